@@ -8,49 +8,6 @@
 
 /* clCreateKernel and what follows from it (5.9 of the OpenCL 3.0 specification). */
 
-/* The @i-th of names separated by semicolons; owned by the caller, NULL without memory. */
-static char *entry_kernel_name_at(const char *names, size_t i)
-{
-    while (i-- > 0)
-        names += strcspn(names, ";") + 1;
-    return strndup(names, strcspn(names, ";"));
-}
-
-/* Kernels are made one by one, by the names that the driver lists. Drivers before 1.2 list none:
- * they could make all at once, but the next device's driver might give them in another order. */
-cl_int program_create_kernels(struct program *program, cl_uint num_kernels, cl_kernel *kernels,
-                              cl_uint *num_kernels_ret)
-{
-    cl_int error = CL_SUCCESS;
-    program_settle(program);
-    if (!program_is_executable(program, ~0u))
-        return CL_INVALID_PROGRAM_EXECUTABLE;
-    size_t count = program_kernel_count(program), made = 0;
-    if (kernels && num_kernels < count)
-        return CL_INVALID_VALUE;
-    if (kernels && count) {
-        char *names = program_text(program, 0, PROGRAM_TEXT_KERNELS);
-        struct kernel **all = calloc(count, sizeof(struct kernel *));
-        error = names && all ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
-        while (error == CL_SUCCESS && made < count) {
-            char *name = entry_kernel_name_at(names, made);
-            error = name ? kernel_create(program, name, &all[made]) : CL_OUT_OF_HOST_MEMORY;
-            made += error == CL_SUCCESS;
-            free(name);
-        }
-        for (size_t i = 0; i < made; i++)
-            if (error == CL_SUCCESS)
-                kernels[i] = (cl_kernel)all[i];
-            else
-                object_release(all[i]);
-        free(all);
-        free(names);
-    }
-    if (error == CL_SUCCESS && num_kernels_ret)
-        *num_kernels_ret = (cl_uint)count;
-    return error;
-}
-
 cl_int kernel_answer_attributes(struct kernel *kernel, const struct info_request *request)
 {
     const void *value;

@@ -13,11 +13,6 @@
 
 /* Programs (5.8 of the OpenCL 3.0 specification). */
 
-static cl_int entry_program_error_of(int err)
-{
-    return err == -ENOMEM ? CL_OUT_OF_HOST_MEMORY : CL_OUT_OF_RESOURCES;
-}
-
 /* The journal cannot repeat launches of the earlier build. As long as it has such launches, the
  * program has kernels, and cannot be built: so they are dropped first. */
 static void entry_program_build_begins(const struct program *program)
@@ -83,7 +78,7 @@ static cl_int entry_program_create(struct context *context, int err, struct reci
                                    struct program **ret_program)
 {
     if (err)
-        return entry_program_error_of(err);
+        return program_error(err);
     cl_int error =
         program_create(context, entry_program_all_vdevs(context), recipe, false, ret_program);
     recipe_unref(recipe);
@@ -331,7 +326,7 @@ cl_int program_answer_binary_sizes(struct program *program, const struct info_re
     for (cl_uint i = 0; i < count; i++) {
         int err = program_container(program, indices[i], NULL, &sizes[i]);
         if (err)
-            return entry_program_error_of(err);
+            return program_error(err);
     }
     return info_bytes(request, sizes, count * sizeof(sizes[0]));
 }
@@ -353,7 +348,7 @@ cl_int program_answer_binaries(struct program *program, const struct info_reques
             continue;
         int err = program_container(program, indices[i], &bytes, &size);
         if (err)
-            return entry_program_error_of(err);
+            return program_error(err);
         if (size)
             memcpy(buffers[i], bytes, size);
         free(bytes);

@@ -17,8 +17,7 @@ static cl_int entry_sync_barrier_issue(struct command *command, struct residence
  * before it, so the empty command may only end later than necessary. */
 #define EMPTY(command_type)                                                                        \
     {                                                                                              \
-        .type = command_type, .size = sizeof(struct command), .issue = command_marker_issue,       \
-        .defer = command_nothing_to_hold, .drop = command_nothing_to_drop                          \
+        .type = command_type, .size = sizeof(struct command), .issue = command_marker_issue        \
     }
 static const struct command_ops empty_ops[] = {
     EMPTY(CL_COMMAND_NDRANGE_KERNEL),
@@ -30,8 +29,6 @@ static const struct command_ops marker_ops = {
     .type = CL_COMMAND_MARKER,
     .size = sizeof(struct command),
     .issue = command_marker_issue,
-    .defer = command_nothing_to_hold,
-    .drop = command_nothing_to_drop,
     .waits_for_all = true,
 };
 
@@ -39,8 +36,6 @@ static const struct command_ops barrier_ops = {
     .type = CL_COMMAND_BARRIER,
     .size = sizeof(struct command),
     .issue = entry_sync_barrier_issue,
-    .defer = command_nothing_to_hold,
-    .drop = command_nothing_to_drop,
     .waits_for_all = true,
     .blocks_later = true,
 };

@@ -346,8 +346,6 @@ static const struct command_ops {self.name}_ops = {{
     .size = sizeof(struct {self.name}),
     .issue = {self.name}_issue,
     .range = {f"{self.name}_range" if self.objects else "NULL"},
-    .defer = hold_uses,
-    .drop = unhold_uses,
     .output = {f"{self.name}_output" if self.gives_run else "NULL"},
     .record = {f"{self.name}_record" if self.writes_from_host else "NULL"},
     .reads_to_host = {str(bool(self.reads_to_host)).lower()},
@@ -380,7 +378,7 @@ static const struct command_ops {self.name}_ops = {{
     memcpy(bytes, (const char *)copy->ptr + range.begin, range.end - range.begin);
     /* What lies before is not looked at. */
     copy->ptr = (const void *)((uintptr_t)bytes - range.begin);
-    (void)hold_uses(&copy->base);
+    command_hold_uses(&copy->base);
     *ret_command = &copy->base;
     *ret_bytes = bytes;
     *ret_size = range.end - range.begin;
@@ -707,19 +705,6 @@ def generated_source(calls, members, commands, infos):
         "static inline struct checked_memory checked_memory(const struct memory *memory)",
         "{",
         "    return (struct checked_memory){memory, memory->flags, memory->size, memory->origin, memory->root, memory->image};",
-        "}",
-        "",
-        "static cl_int hold_uses(struct command *command)",
-        "{",
-        "    for (unsigned i = 0; i < command->use_count; i++)",
-        "        object_hold(command->uses[i]);",
-        "    return CL_SUCCESS;",
-        "}",
-        "",
-        "static void unhold_uses(struct command *command)",
-        "{",
-        "    for (unsigned i = 0; i < command->use_count; i++)",
-        "        object_unhold(command->uses[i]);",
         "}",
         "",
     ]

@@ -53,7 +53,7 @@ def count(call, handles):
     parameter = call.function.parameters[0]
     kind = handles[parameter.type][0].replace("OBJECT_", "ID_")
     return "\n".join([
-        f"static {call.function.head()}", "{",
+        call.function.head(), "{",
         f"    void *object = object_get({parameter.name}, {kind});",
         "    if (!object)", f"        return {handles[parameter.type][1]};",
         f"    handle_{'retain' if call.kind == 'retain' else 'release'}(object);",
@@ -201,8 +201,7 @@ def main():
         names[name] = name
         if call.kind in ("retain", "release") or name in counted:
             call.kind = call.kind if call.kind == "retain" else "release"
-            lines.append(count(call, calls_py.HANDLES).replace(name, f"own_{name}"))
-            names[name] = f"own_{name}"
+            lines.append(count(call, calls_py.HANDLES))
         elif call.kind == "checked":
             lines.append(calls_py.Checked(call).entry())
         elif name in infos and infos[name].only != "library":

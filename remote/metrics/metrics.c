@@ -79,30 +79,20 @@ static int figures_ask(struct figures *ret)
     }
 }
 
-static double device_capacity(const struct operator_device *device)
-{
-    return (double)device->capacity;
-}
-
-static double device_granted(const struct operator_device *device)
-{
-    return (double)device->granted;
-}
-
-static double device_sessions(const struct operator_device *device)
-{
-    return device->sessions;
-}
-
-static double device_waiting(const struct operator_device *device)
-{
-    return device->waiting;
-}
-
 static void put_build_info(const struct exposition *text, const struct figures *figures)
 {
     (void)figures;
     exposition_put_labelled(text, "version", RESEAT_VERSION, 1);
+}
+
+static void put_ended(const struct exposition *text, const struct figures *figures)
+{
+    static const char *const reasons[OPERATOR_ENDINGS] = {"operator", "revoked", "expired"};
+
+    for (unsigned i = 0; i < OPERATOR_ENDINGS; i++)
+        exposition_put_labelled(text, "reason", reasons[i],
+                                (double)figures->totals.totals.ended[i]);
+    exposition_put_labelled(text, "reason", "crashed", (double)figures->totals.totals.crashed);
 }
 
 static void put_start_time(const struct exposition *text, const struct figures *figures)
@@ -122,45 +112,28 @@ static void put_sessions(const struct exposition *text, const struct figures *fi
     exposition_put_one(text, figures->totals.count);
 }
 
-static void put_connections(const struct exposition *text, const struct figures *figures)
+/** A number in a struct, of 4 or 8 bytes. */
+struct member {
+    size_t offset, size;
+};
+#define MEMBER(type, name)                                                                         \
+    {                                                                                              \
+        offsetof(struct type, name), sizeof(((struct type *)0)->name)                              \
+    }
+
+static double figures_number(const void *at, const struct member *member)
 {
-    exposition_put_one(text, (double)figures->totals.totals.connections);
+    uint64_t number = 0;
+
+    memcpy(&number, (const char *)at + member->offset, member->size);
+    return (double)number;
 }
 
-static void put_begun(const struct exposition *text, const struct figures *figures)
-{
-    exposition_put_one(text, (double)figures->totals.totals.sessions);
-}
-
-static void put_ended(const struct exposition *text, const struct figures *figures)
-{
-    static const char *const reasons[OPERATOR_ENDINGS] = {"operator", "revoked", "expired"};
-
-    for (unsigned i = 0; i < OPERATOR_ENDINGS; i++)
-        exposition_put_labelled(text, "reason", reasons[i],
-                                (double)figures->totals.totals.ended[i]);
-    exposition_put_labelled(text, "reason", "crashed", (double)figures->totals.totals.crashed);
-}
-
-static void put_refused(const struct exposition *text, const struct figures *figures)
-{
-    exposition_put_one(text, (double)figures->totals.totals.refused);
-}
-
-static void put_kept(const struct exposition *text, const struct figures *figures)
-{
-    exposition_put_one(text, (double)figures->totals.totals.kept);
-}
-
-static void put_kept_bytes(const struct exposition *text, const struct figures *figures)
-{
-    exposition_put_one(text, (double)figures->totals.totals.kept_bytes);
-}
-
+/** Each has one of these. */
 static const struct {
     struct metric head;
     void (*put)(const struct exposition *text, const struct figures *figures);
-    double (*device)(const struct operator_device *device); /**< Of each device, instead. */
+    struct member total, device; /**< Of struct operator_totals; of each device. */
 } metrics[] = {
     {{"reseat_server_build_info", "", "Always 1. The label is the version of the device server.",
       METRIC_GAUGE},
@@ -174,30 +147,31 @@ static const struct {
     {{"reseat_server_sessions", "", "Sessions of clients.", METRIC_GAUGE}, put_sessions},
     {{"reseat_server_connections", "", "Connections that have not shown yet who they are of.",
       METRIC_GAUGE},
-     put_connections},
-    {{"reseat_server_sessions_begun", "", "Sessions that were begun.", METRIC_COUNTER}, put_begun},
+     .total = MEMBER(operator_totals, connections)},
+    {{"reseat_server_sessions_begun", "", "Sessions that were begun.", METRIC_COUNTER},
+     .total = MEMBER(operator_totals, sessions)},
     {{"reseat_server_sessions_ended", "",
       "Sessions that the server ended, or whose process crashed, by reason.", METRIC_COUNTER},
      put_ended},
     {{"reseat_server_refused", "", "Connections and sessions that were refused.", METRIC_COUNTER},
-     put_refused},
+     .total = MEMBER(operator_totals, refused)},
     {{"reseat_server_kept_binaries", "", "Programs' binaries that are kept for clients.",
       METRIC_GAUGE},
-     put_kept},
+     .total = MEMBER(operator_totals, kept)},
     {{"reseat_server_kept_bytes", "bytes", "Memory of the binaries that are kept.", METRIC_GAUGE},
-     put_kept_bytes},
+     .total = MEMBER(operator_totals, kept_bytes)},
     {{"reseat_server_device_memory_capacity_bytes", "bytes", "Memory that sessions may have.",
       METRIC_GAUGE},
-     .device = device_capacity},
+     .device = MEMBER(operator_device, capacity)},
     {{"reseat_server_device_memory_granted_bytes", "bytes", "Memory that is granted to sessions.",
       METRIC_GAUGE},
-     .device = device_granted},
+     .device = MEMBER(operator_device, granted)},
     {{"reseat_server_device_sessions", "", "Sessions that offer the device to their client.",
       METRIC_GAUGE},
-     .device = device_sessions},
+     .device = MEMBER(operator_device, sessions)},
     {{"reseat_server_device_waiting_sessions", "", "Sessions that wait for a time slice.",
       METRIC_GAUGE},
-     .device = device_waiting},
+     .device = MEMBER(operator_device, waiting)},
 };
 
 static char *figures_write(const struct figures *figures, bool open, size_t *ret_size)
@@ -210,9 +184,11 @@ static char *figures_write(const struct figures *figures, bool open, size_t *ret
         exposition_begin(&text, &metrics[i].head);
         if (metrics[i].put)
             metrics[i].put(&text, figures);
-        for (uint32_t j = 0; metrics[i].device && j < figures->count; j++)
+        if (metrics[i].total.size)
+            exposition_put_one(&text, figures_number(&figures->totals.totals, &metrics[i].total));
+        for (uint32_t j = 0; metrics[i].device.size && j < figures->count; j++)
             exposition_put_labelled(&text, "device", figures->devices[j].name,
-                                    metrics[i].device(&figures->devices[j]));
+                                    figures_number(&figures->devices[j], &metrics[i].device));
     }
     char *written = exposition_finish(&text);
     *ret_size = text.size;

@@ -9,6 +9,11 @@
 
 #define ARRAY_LEAST 8 /* A power of two. */
 
+static inline size_t size_least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
 /**
  * Make room for one more element behind the first @count of an array that grows by doubling.
  *

@@ -135,7 +135,7 @@ struct command_ops {
                     cl_event *ret_event);
     /** Called after the command was copied to the heap with memcpy: copy what the program may
      * change or free after the call returns, and hold the objects. CL_SUCCESS or the error for the
-     * program's call. */
+     * program's call. NULL, as is `drop`: there is nothing but the objects in uses[]. */
     cl_int (*defer)(struct command *command);
     /** Undo defer: after a deferred command was issued or given up. */
     void (*drop)(struct command *command);
@@ -239,13 +239,16 @@ static inline void command_init(struct command *command, const struct command_op
 cl_int command_run(struct command *command, bool blocking, cl_uint waits, const cl_event *wait_list,
                    cl_event *ret_event);
 
-/** Functions for command_ops of a command that is a marker for its driver: issue, and, if it uses
- * no object and nothing of the program's, defer and drop. */
+/** Of a command that is a marker for its driver: struct command_ops.issue. */
 cl_int command_marker_issue(struct command *command, struct residence *residence,
                             uint8_t residence_index, cl_command_queue queue, cl_uint waits,
                             const cl_event *wait_list, cl_event *ret_event);
-cl_int command_nothing_to_hold(struct command *command);
-void command_nothing_to_drop(struct command *command);
+
+/** Call struct command_ops.defer, or .drop. */
+cl_int command_defer(struct command *command);
+void command_drop(struct command *command);
+/** Hold the objects in uses[], as command_defer() does where there is no .defer. */
+void command_hold_uses(const struct command *command);
 
 /** The same for a command that is given in pieces. Does not block on the device. */
 cl_int command_run_in_pieces(struct command *command, cl_uint waits, const cl_event *wait_list,

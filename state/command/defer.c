@@ -82,11 +82,8 @@ static bool defer_watch_others(const struct queue *queue, cl_uint waits,
 #define TRACK_MOST_NS (50 * NS_PER_MS)
 #define TRACK_REST_NS NS_PER_S
 
-static const struct command_ops track_ops = {.type = CL_COMMAND_MARKER,
-                                             .size = sizeof(struct command),
-                                             .issue = command_marker_issue,
-                                             .defer = command_nothing_to_hold,
-                                             .drop = command_nothing_to_drop};
+static const struct command_ops track_ops = {
+    .type = CL_COMMAND_MARKER, .size = sizeof(struct command), .issue = command_marker_issue};
 
 /* Deferred commands of all queues, and launches that track the queues (defer_track_begin). The
  * queues that are tracked: all, or those that were marked before one could not be. */
@@ -208,7 +205,7 @@ static struct deferred *defer_create(const struct command *command, cl_uint wait
     *ret_error = CL_OUT_OF_HOST_MEMORY;
     if (copy) {
         memcpy(copy, command, command->ops->size);
-        *ret_error = command->ops->defer(copy);
+        *ret_error = command_defer(copy);
     }
     if (*ret_error != CL_SUCCESS) {
         free(copy);
@@ -352,7 +349,7 @@ static bool defer_pump_inside(struct queue *queue, struct deferred **ret_absent,
         if (deferred->kept)
             deferred->command = NULL;
         else
-            deferred->command->ops->drop(deferred->command);
+            command_drop(deferred->command);
         defer_deferred_free(deferred);
         object_unhold(queue);
         progress = true;

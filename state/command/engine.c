@@ -14,6 +14,29 @@ struct memory *command_use_more(const struct command *command, unsigned *cursor,
     return memory;
 }
 
+void command_hold_uses(const struct command *command)
+{
+    for (unsigned i = 0; i < command->use_count; i++)
+        object_hold(command->uses[i]);
+}
+
+cl_int command_defer(struct command *command)
+{
+    if (command->ops->defer)
+        return command->ops->defer(command);
+    command_hold_uses(command);
+    return CL_SUCCESS;
+}
+
+void command_drop(struct command *command)
+{
+    if (command->ops->drop)
+        command->ops->drop(command);
+    else
+        for (unsigned i = 0; i < command->use_count; i++)
+            object_unhold(command->uses[i]);
+}
+
 struct range command_range(const struct command *command, unsigned use, const struct memory *memory)
 {
     size_t left = memory->root->size - memory->origin;

@@ -90,17 +90,6 @@ cl_int command_marker_issue(struct command *command, struct residence *residence
                                    : CL_INVALID_OPERATION;
 }
 
-cl_int command_nothing_to_hold(struct command *command)
-{
-    (void)command;
-    return CL_SUCCESS;
-}
-
-void command_nothing_to_drop(struct command *command)
-{
-    (void)command;
-}
-
 /* Flush the other queues that have commands which one of @queue is going to wait for. Inside the
  * gate. */
 void command_flush_awaited(struct residence *residence, uint8_t residence_index,

@@ -48,7 +48,7 @@ static void journal_entry_free(struct journal_entry *entry)
     struct queue *queue = NULL;
     if (entry->command) {
         queue = entry->command->queue;
-        entry->command->ops->drop(entry->command);
+        command_drop(entry->command);
     }
     for (cl_uint i = 0; i < entry->waits; i++)
         object_unhold(entry->wait_list[i]);
@@ -100,7 +100,7 @@ static bool journal_record(struct journal_entry *entry, const struct command *co
         if (!copy)
             return false;
         memcpy(copy, command, ops->size);
-        if (ops->defer(copy) != CL_SUCCESS) {
+        if (command_defer(copy) != CL_SUCCESS) {
             free(copy);
             return false;
         }
@@ -218,17 +218,6 @@ static cl_int journal_rewrite_issue(struct command *command, struct residence *r
         wait_list, ret_event);
 }
 
-static cl_int journal_rewrite_defer(struct command *command)
-{
-    object_hold(command->uses[0]);
-    return CL_SUCCESS;
-}
-
-static void journal_rewrite_drop(struct command *command)
-{
-    object_unhold(command->uses[0]);
-}
-
 static void journal_rewrite_range(const struct command *command, unsigned use, struct range *range)
 {
     const struct rewrite *rewrite = (const struct rewrite *)command;
@@ -242,8 +231,6 @@ static const struct command_ops rewrite_ops = {
     .size = sizeof(struct rewrite),
     .issue = journal_rewrite_issue,
     .range = journal_rewrite_range,
-    .defer = journal_rewrite_defer,
-    .drop = journal_rewrite_drop,
 };
 
 int journal_rewrite(struct queue *queue, struct memory *memory, const size_t origin[3],
@@ -267,7 +254,7 @@ int journal_rewrite(struct queue *queue, struct memory *memory, const size_t ori
     rewrite->offset = range.begin;
     rewrite->length = range.end - range.begin;
     rewrite->bytes = copy;
-    (void)journal_rewrite_defer(&rewrite->base);
+    command_hold_uses(&rewrite->base);
     *ret_command = &rewrite->base;
     *ret_bytes = copy;
     return 0;

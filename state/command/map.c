@@ -177,17 +177,6 @@ static cl_int map_unmap_issue(struct command *command, struct residence *residen
     return CL_SUCCESS;
 }
 
-static cl_int map_defer(struct command *command)
-{
-    object_hold(command->uses[0]);
-    return CL_SUCCESS;
-}
-
-static void map_drop(struct command *command)
-{
-    object_unhold(command->uses[0]);
-}
-
 /* What the command waited for failed: a map did not happen, and an unmap is given up. */
 static void map_unmap_cancel(struct command *command)
 {
@@ -243,7 +232,6 @@ static const struct command_ops map_again_ops = {
     .type = CL_COMMAND_MAP_BUFFER,
     .size = sizeof(struct map_again),
     .issue = map_again_issue,
-    .defer = map_defer,
     .drop = map_again_drop,
     .reads_to_host = true,
 };
@@ -259,7 +247,7 @@ static int map_record(const struct command *command, struct command **ret_comman
     again->base.use_count = 1;
     again->mapping = ((const struct map_command *)command)->mapping;
     mapping_ref(again->mapping);
-    (void)map_defer(&again->base);
+    command_hold_uses(&again->base);
     *ret_command = &again->base;
     *ret_bytes = NULL;
     *ret_size = sizeof(*again);
@@ -267,8 +255,7 @@ static int map_record(const struct command *command, struct command **ret_comman
 }
 
 #define MAP_OPS(command_type)                                                                      \
-    .type = (command_type), .size = sizeof(struct map_command), .range = map_range,                \
-    .defer = map_defer, .drop = map_drop
+    .type = (command_type), .size = sizeof(struct map_command), .range = map_range
 static const struct command_ops map_buffer_ops = {
     MAP_OPS(CL_COMMAND_MAP_BUFFER), .issue = map_issue, .record = map_record, .cancel = map_cancel};
 static const struct command_ops map_image_ops = {MAP_OPS(CL_COMMAND_MAP_IMAGE), .issue = map_issue,

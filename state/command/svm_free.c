@@ -25,9 +25,7 @@ static const struct command_ops step_ops = {
     .type = CL_COMMAND_SVM_FREE,
     .size = sizeof(struct command),
     .issue = command_marker_issue,
-    .defer = command_nothing_to_hold,
     .unrepeatable = "it has shared virtual memory",
-    .drop = command_nothing_to_drop,
 };
 
 static void svm_free_release_free(struct release *release)

@@ -295,3 +295,21 @@ cl_version devinfo_c_version(const struct devinfo *info)
 {
     return devinfo_read_version(devinfo_string(info, CL_DEVICE_OPENCL_C_VERSION), "OpenCL C ");
 }
+
+const struct devinfo_formats *devinfo_formats_of(const struct devinfo *info, cl_mem_flags access,
+                                                 cl_mem_object_type type)
+{
+    for (size_t i = 0; i < info->format_count; i++)
+        if (info->formats[i].flags == access && info->formats[i].type == type)
+            return &info->formats[i];
+    return NULL;
+}
+
+bool devinfo_formats_have(const struct devinfo_formats *list, const cl_image_format *format)
+{
+    for (uint32_t i = 0; list && i < list->count; i++)
+        if (list->formats[i].image_channel_order == format->image_channel_order &&
+            list->formats[i].image_channel_data_type == format->image_channel_data_type)
+            return true;
+    return false;
+}

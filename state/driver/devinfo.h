@@ -124,6 +124,12 @@ cl_version devinfo_c_version(const struct devinfo *info);
 /** One of CL_DEVICE_MAX_WORK_ITEM_SIZES, or @fallback where the device does not say it. */
 size_t devinfo_item_size(const struct devinfo *info, size_t dimension, size_t fallback);
 
+/** The formats of images of that type and access; NULL: none. Borrowed. */
+const struct devinfo_formats *devinfo_formats_of(const struct devinfo *info, cl_mem_flags access,
+                                                 cl_mem_object_type type);
+/** @list may be NULL. */
+bool devinfo_formats_have(const struct devinfo_formats *list, const cl_image_format *format);
+
 /** Missing answers mean no limit. Not atomic as a whole. */
 void devinfo_group_limits(const struct devinfo *info, struct group_limits *ret_limits);
 

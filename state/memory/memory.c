@@ -385,7 +385,7 @@ cl_int memory_create_image(struct context *context, const cl_mem_properties *pro
                            cl_mem_flags flags, const cl_image_format *format,
                            const cl_image_desc *desc, void *host_ptr, struct memory **ret_memory)
 {
-    if (!memory_flags_valid(flags, MEMORY_FLAGS | CL_MEM_KERNEL_READ_AND_WRITE))
+    if (!memory_flags_valid(flags, IMAGE_FLAGS))
         return CL_INVALID_VALUE;
     if (!format || image_element_size(format) == 0)
         return CL_INVALID_IMAGE_FORMAT_DESCRIPTOR;

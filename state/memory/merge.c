@@ -72,15 +72,10 @@ static size_t merge_run_at(const struct merge *merge, size_t at, size_t most)
     return count;
 }
 
-static size_t merge_least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
 /* The number of chunks that the range touches, at most @most. */
 static size_t merge_count_at_once(const struct merge *merge, size_t most)
 {
-    return merge_least(digest_chunks(merge->end) - merge->base / DIGEST_CHUNK, most);
+    return size_least(digest_chunks(merge->end) - merge->base / DIGEST_CHUNK, most);
 }
 
 static void merge_drop(const struct residence *residence, cl_mem const *buffers, size_t count)
@@ -390,7 +385,7 @@ static void merge_widen(struct merge *merge)
 {
     struct device *device = merge->at_home->device;
     const uint64_t memory = devinfo_scalar(&device->info, CL_DEVICE_GLOBAL_MEM_SIZE, 0);
-    const size_t slots = merge_least(merge->count, (size_t)(memory / PART / (2 * DIGEST_CHUNK)));
+    const size_t slots = size_least(merge->count, (size_t)(memory / PART / (2 * DIGEST_CHUNK)));
     const uint64_t bytes = 2 * slots * DIGEST_CHUNK;
     if (slots <= merge->slots || !budget_take(&device->budget, bytes))
         return;
@@ -428,7 +423,7 @@ static int merge_stage_by(struct merge *merge, struct transfer *transfer, size_t
 static int merge_stage_chunks(struct merge *merge, struct transfer *transfer, size_t at,
                               size_t *ret_count)
 {
-    const size_t count = merge_least(merge->count - at, merge->slots), size = count * DIGEST_CHUNK;
+    const size_t count = size_least(merge->count - at, merge->slots), size = count * DIGEST_CHUNK;
     *ret_count = count;
     if (merge->staged == at)
         return 0;
@@ -504,7 +499,7 @@ static int merge_ask_home(struct merge *merge, const struct transfer_limits *lim
         for (size_t i = 0; error == 0 && i < count && !*ret_overlaps; i += ASKED_MOST) {
             error = digest_check(limits);
             if (error == 0)
-                error = merge_ask(merge, at + i, merge_least(count - i, ASKED_MOST), ret_overlaps);
+                error = merge_ask(merge, at + i, size_least(count - i, ASKED_MOST), ret_overlaps);
         }
     }
     transfer_destroy(transfer);

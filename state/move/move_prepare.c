@@ -191,7 +191,7 @@ int move_fail_object(struct move *move, const struct object_class *class,
                      entry->build_log);
 }
 
-static bool move_prepare_is_made(const struct object_class *class)
+bool move_is_made(const struct object_class *class)
 {
     return class->make_real != NULL;
 }
@@ -230,8 +230,7 @@ static int move_prepare_make(struct move *move, const struct move_walk *walk)
     return error;
 }
 
-static const struct move_walk everything = {.takes = move_prepare_is_made,
-                                            .act = move_prepare_make_real};
+static const struct move_walk everything = {.takes = move_is_made, .act = move_prepare_make_real};
 
 int move_prepare(struct move *move)
 {

@@ -121,6 +121,8 @@ struct move_walk {
 };
 /** 0, or the error that ended the walk. */
 int move_walk(struct move *move, const struct move_walk *walk);
+/** For move_walk.takes: the classes whose objects the target has to have made. */
+bool move_is_made(const struct object_class *class);
 
 /** Write the reason that @object cannot be @done at the target: the message of its class for
  * @error, else a general one. */

@@ -119,11 +119,6 @@ int move_walk(struct move *move, const struct move_walk *walk)
     return error;
 }
 
-static bool move_undo_is_made(const struct object_class *class)
-{
-    return class->make_real != NULL;
-}
-
 /* The gate may be open: only movers look at an object's real part in the target, and they hold the
  * lock. */
 static int move_undo_vacate(struct move *move, const struct object_class *class,
@@ -138,7 +133,7 @@ static int move_undo_vacate(struct move *move, const struct object_class *class,
 void move_undo(struct move *move)
 {
     static const struct move_walk all = {
-        .back = true, .takes = move_undo_is_made, .act = move_undo_vacate};
+        .back = true, .takes = move_is_made, .act = move_undo_vacate};
     (void)move_walk(move, &all);
     for (size_t i = 0; i < move->context_count; i++) {
         struct move_context *entry = &move->contexts[i];

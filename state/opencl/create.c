@@ -87,7 +87,7 @@ static cl_int queue_offered(cl_command_queue_properties bits, const struct queue
     return bits & ~(offer->properties & QUEUE_HOST) ? CL_INVALID_QUEUE_PROPERTIES : CL_SUCCESS;
 }
 
-cl_int queue_bits_check(cl_command_queue_properties bits, const struct queue_offer *offer)
+static cl_int queue_bits_check(cl_command_queue_properties bits, const struct queue_offer *offer)
 {
     /* Queues on the device are the other call's. */
     return bits & QUEUE_DEVICE ? CL_INVALID_VALUE : queue_offered(bits, offer);
@@ -109,12 +109,14 @@ static bool queue_is_hint(cl_queue_properties value)
 }
 
 cl_int queue_properties_read(const cl_queue_properties *list, const struct queue_offer *offer,
-                             cl_command_queue_properties *ret_bits)
+                             cl_command_queue_properties *all)
 {
+    if (!list)
+        return queue_bits_check(*all, offer);
     enum { BITS = 1, PRIORITY = 2, THROTTLE = 4, SIZE = 8 };
     cl_command_queue_properties bits = 0;
     unsigned seen = 0;
-    for (; list && list[0] != 0; list += 2) {
+    for (; list[0] != 0; list += 2) {
         unsigned kind = list[0] == CL_QUEUE_PROPERTIES     ? BITS
                         : list[0] == CL_QUEUE_PRIORITY_KHR ? PRIORITY
                         : list[0] == CL_QUEUE_THROTTLE_KHR ? THROTTLE
@@ -132,7 +134,7 @@ cl_int queue_properties_read(const cl_queue_properties *list, const struct queue
         return CL_INVALID_VALUE;
     cl_int error = queue_offered(bits, offer);
     if (error == CL_SUCCESS)
-        *ret_bits = bits;
+        *all = bits;
     return error;
 }
 
@@ -267,4 +269,29 @@ cl_int image_parent_check(const cl_image_desc *desc, size_t element_size, const 
                             from ? from->shape : NULL)
                ? CL_SUCCESS
                : CL_INVALID_IMAGE_DESCRIPTOR;
+}
+
+cl_int image_formats_check(cl_mem_flags flags, cl_mem_object_type type, cl_uint entries,
+                           const cl_image_format *formats, cl_mem_flags *ret_access)
+{
+    cl_mem_flags access = flags & (MEMORY_ACCESS | CL_MEM_KERNEL_READ_AND_WRITE);
+    /* It asks for more than CL_MEM_READ_WRITE, which may be given with it. */
+    if (access & CL_MEM_KERNEL_READ_AND_WRITE)
+        access &= ~(cl_mem_flags)CL_MEM_READ_WRITE;
+    if (!memory_flags_valid(flags, IMAGE_FLAGS) || access & (access - 1) ||
+        type < CL_MEM_OBJECT_IMAGE2D || type > CL_MEM_OBJECT_IMAGE1D_BUFFER ||
+        (formats && entries == 0))
+        return CL_INVALID_VALUE;
+    *ret_access = access ? access : CL_MEM_READ_WRITE;
+    return CL_SUCCESS;
+}
+
+cl_int image_formats_answer(const cl_image_format *all, cl_uint count, cl_uint entries,
+                            cl_image_format *formats, cl_uint *ret_count)
+{
+    if (formats && count)
+        memcpy(formats, all, (entries < count ? entries : count) * sizeof(*formats));
+    if (ret_count)
+        *ret_count = count;
+    return CL_SUCCESS;
 }

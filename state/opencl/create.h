@@ -39,11 +39,14 @@ struct queue_offer {
     cl_command_queue_properties properties;
     bool priorities, throttles; /**< cl_khr_priority_hints, cl_khr_throttle_hints. */
 };
-/** 5.1: of clCreateCommandQueue. Queues on the device are never offered. */
-cl_int queue_bits_check(cl_command_queue_properties bits, const struct queue_offer *offer);
-/** 5.1: the list of clCreateCommandQueueWithProperties, each property once. */
+/**
+ * 5.1: the properties of a new queue. Queues on the device are never offered.
+ *
+ * @list  Of clCreateCommandQueueWithProperties, each property once; or NULL.
+ * @all   Those of clCreateCommandQueue; set to those of the list if there is one.
+ */
 cl_int queue_properties_read(const cl_queue_properties *list, const struct queue_offer *offer,
-                             cl_command_queue_properties *ret_bits);
+                             cl_command_queue_properties *all);
 
 /** What a sampler is made of (5.7.1). */
 struct sampler_choice {
@@ -59,6 +62,8 @@ cl_int sampler_check(const struct sampler_choice *choice);
 #define MEMORY_POINTER (CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC_HOST_PTR | CL_MEM_COPY_HOST_PTR)
 /** All of clCreateBuffer. */
 #define MEMORY_FLAGS (MEMORY_ACCESS | MEMORY_HOST | MEMORY_POINTER)
+/** All of clCreateImage. */
+#define IMAGE_FLAGS (MEMORY_FLAGS | CL_MEM_KERNEL_READ_AND_WRITE)
 
 /** 5.2.1: no flag but @offered, and none of those that exclude each other. */
 static inline bool memory_flags_valid(cl_mem_flags flags, cl_mem_flags offered)
@@ -68,6 +73,15 @@ static inline bool memory_flags_valid(cl_mem_flags flags, cl_mem_flags offered)
            !((flags & CL_MEM_USE_HOST_PTR) &&
              (flags & (CL_MEM_ALLOC_HOST_PTR | CL_MEM_COPY_HOST_PTR)));
 }
+/** 5.3.2.1: the parameters of clGetSupportedImageFormats.
+ *
+ * @ret_access  The access that the flags ask for, by which lists of formats are kept.
+ */
+cl_int image_formats_check(cl_mem_flags flags, cl_mem_object_type type, cl_uint entries,
+                           const cl_image_format *formats, cl_mem_flags *ret_access);
+/** What it answers of @all. */
+cl_int image_formats_answer(const cl_image_format *all, cl_uint count, cl_uint entries,
+                            cl_image_format *formats, cl_uint *ret_count);
 /** 5.2.1: a pointer is given where the flags say so, and nowhere else. */
 static inline bool memory_host_ptr_valid(cl_mem_flags flags, const void *host_ptr)
 {

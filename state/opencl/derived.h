@@ -3,6 +3,8 @@
 
 #define CL_USE_DEPRECATED_OPENCL_1_1_APIS
 #include <CL/cl.h>
+#include <stdlib.h>
+#include <string.h>
 
 /*
  * Calls that are other calls with other arguments, as interpose/entry/calls.txt names them
@@ -46,6 +48,33 @@ static inline cl_mem derived_image_3d(cl_context context, cl_mem_flags flags,
                                 .image_row_pitch = row_pitch,
                                 .image_slice_pitch = slice_pitch};
     return derived_image(context, flags, format, &desc, host_ptr, errcode_ret);
+}
+
+/* One by one, by the names that the driver lists. Drivers before 1.2 list none: they could make all
+ * at once, but the next device's driver might give them in another order. */
+static inline cl_int derived_kernels(cl_program program, cl_uint room, cl_kernel *kernels,
+                                     cl_uint *ret_count)
+{
+    size_t count = 0, size = 0, made = 0;
+    cl_int error = clGetProgramInfo(program, CL_PROGRAM_NUM_KERNELS, sizeof(count), &count, NULL);
+    if (error == CL_SUCCESS && kernels && room < count)
+        return CL_INVALID_VALUE;
+    if (error == CL_SUCCESS)
+        error = clGetProgramInfo(program, CL_PROGRAM_KERNEL_NAMES, 0, NULL, &size);
+    char *names = malloc(size + 1), *rest = names, *name;
+    if (error == CL_SUCCESS)
+        error = names ? clGetProgramInfo(program, CL_PROGRAM_KERNEL_NAMES, size, names, NULL)
+                      : CL_OUT_OF_HOST_MEMORY;
+    while (kernels && error == CL_SUCCESS && made < count && (name = strsep(&rest, ";"))) {
+        kernels[made] = clCreateKernel(program, name, &error);
+        made += error == CL_SUCCESS;
+    }
+    while (error && made)
+        clReleaseKernel(kernels[--made]);
+    free(names);
+    if (error == CL_SUCCESS && ret_count)
+        *ret_count = (cl_uint)count;
+    return error;
 }
 
 /* What is wrong with the list has another error where it is a wait list. */

@@ -5,7 +5,7 @@
 
 #include "state/base/compiler.h"
 
-const char *const carried_extensions[] = {
+const char *const carried_names[] = {
     /* Features of the language only: each compiler either has them or the common set lacks them. */
     "cl_khr_byte_addressable_store",
     "cl_khr_global_int32_base_atomics",
@@ -52,10 +52,7 @@ const char *const carried_extensions[] = {
     /* Hints: a target that ignores them breaks no promise. */
     "cl_khr_priority_hints",
     "cl_khr_throttle_hints",
-};
-const size_t carried_extension_count = ARRAY_SIZE(carried_extensions);
-
-const char *const carried_features[] = {
+    /* Features. */
     "__opencl_c_3d_image_writes",
     "__opencl_c_atomic_order_acq_rel",
     "__opencl_c_atomic_order_seq_cst",
@@ -72,10 +69,9 @@ const char *const carried_features[] = {
     "__opencl_c_subgroups",
     "__opencl_c_work_group_collective_functions",
 };
-const size_t carried_feature_count = ARRAY_SIZE(carried_features);
+const size_t carried_count = ARRAY_SIZE(carried_names);
 
-static_assert(ARRAY_SIZE(carried_extensions) <= CARRIED_MAX, "room for the extensions");
-static_assert(ARRAY_SIZE(carried_features) <= CARRIED_MAX, "room for the features");
+static_assert(ARRAY_SIZE(carried_names) <= CARRIED_MAX, "room for the names");
 
 /* Reasons for leaving an extension out, by the beginning of its name. The first match counts. */
 static const struct {
@@ -115,20 +111,10 @@ const char *carried_refusal(const char *name)
     return "not known to work on every target";
 }
 
-static int carried_find(const char *const *list, size_t count, const char *name)
+int carried_find(const char *name)
 {
-    for (size_t i = 0; i < count; i++)
-        if (!strcmp(list[i], name))
+    for (size_t i = 0; i < carried_count; i++)
+        if (!strcmp(carried_names[i], name))
             return (int)i;
     return -1;
-}
-
-int carried_extension_find(const char *name)
-{
-    return carried_find(carried_extensions, carried_extension_count, name);
-}
-
-int carried_feature_find(const char *name)
-{
-    return carried_find(carried_features, carried_feature_count, name);
 }

@@ -37,16 +37,21 @@ cl_version common_name_version(const struct common *common, cl_device_info list,
     return least;
 }
 
-/* Note a name that the devices in @lack do not have, or that all have. */
-static bool common_answers_combine_name(const struct common *common, enum reason_kind kind,
-                                        const char *name,
-                                        bool (*has)(const struct devinfo *, const char *))
+static bool common_answers_has_name(const struct devinfo *device, const char *name)
 {
-    struct reason *reason = reasons_note_name(common->reasons, kind, name, REASON_EQUAL, NULL);
+    return carried_kind(name) == REASON_FEATURE
+               ? common_answers_listed_version(device, CL_DEVICE_OPENCL_C_FEATURES, name) != 0
+               : devinfo_has_extension(device, name);
+}
+
+bool common_name(const struct common *common, const char *name)
+{
+    struct reason *reason =
+        reasons_note_name(common->reasons, carried_kind(name), name, REASON_EQUAL, NULL);
     bool in_all = true;
 
     for (size_t i = 0; i < common->count; i++) {
-        if (has(common->devices[i], name))
+        if (common_answers_has_name(common->devices[i], name))
             continue;
         in_all = false;
         reason_by(reason, i);
@@ -54,21 +59,6 @@ static bool common_answers_combine_name(const struct common *common, enum reason
     if (reason && !in_all)
         reason->rule = REASON_MISSING;
     return in_all;
-}
-
-bool common_extension(const struct common *common, const char *name)
-{
-    return common_answers_combine_name(common, REASON_EXTENSION, name, devinfo_has_extension);
-}
-
-static bool common_answers_has_feature(const struct devinfo *device, const char *name)
-{
-    return common_answers_listed_version(device, CL_DEVICE_OPENCL_C_FEATURES, name) != 0;
-}
-
-bool common_feature(const struct common *common, const char *name)
-{
-    return common_answers_combine_name(common, REASON_FEATURE, name, common_answers_has_feature);
 }
 
 static bool common_answers_is_list(const struct devinfo_param *param)
@@ -350,25 +340,6 @@ int common_param(const struct common *common, const struct devinfo_param *param)
     }
 }
 
-static const struct devinfo_formats *
-common_answers_find_formats(const struct devinfo *info, cl_mem_flags flags, cl_mem_object_type type)
-{
-    for (size_t i = 0; i < info->format_count; i++)
-        if (info->formats[i].flags == flags && info->formats[i].type == type)
-            return &info->formats[i];
-    return NULL;
-}
-
-static bool common_answers_has_format(const struct devinfo_formats *list,
-                                      const cl_image_format *format)
-{
-    for (uint32_t i = 0; list && i < list->count; i++)
-        if (list->formats[i].image_channel_order == format->image_channel_order &&
-            list->formats[i].image_channel_data_type == format->image_channel_data_type)
-            return true;
-    return false;
-}
-
 /* True when every device has the format; notes the devices without it if some device has it. */
 static bool common_answers_format_in_all(const struct common *common,
                                          const struct devinfo_formats *list,
@@ -378,8 +349,8 @@ static bool common_answers_format_in_all(const struct common *common,
     bool in_all = true;
 
     for (size_t i = 0; i < common->count; i++) {
-        if (common_answers_has_format(
-                common_answers_find_formats(common->devices[i], list->flags, list->type), format))
+        if (devinfo_formats_have(devinfo_formats_of(common->devices[i], list->flags, list->type),
+                                 format))
             continue;
         if (in_all)
             reason = reasons_note(common->reasons, &(struct reason){.kind = REASON_FORMAT,

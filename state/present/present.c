@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "state/base/cleanup.h"
+#include "state/opencl/create.h"
 #include "state/opencl/info.h"
 #include "state/present/proposal.h"
 
@@ -100,14 +101,14 @@ static int present_note_refused(const struct common *common)
         if (!words)
             return -ENOMEM;
         for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
-            if (carried_extension_find(word) < 0)
+            if (carried_find(word) < 0)
                 reasons_note_name(common->reasons, REASON_EXTENSION, word, REASON_NOT_CARRIED,
                                   carried_refusal(word));
         }
         for (size_t j = 0; j < devinfo_list_count(features); j++) {
             const cl_name_version entry = devinfo_list_entry(features, j);
 
-            if (carried_feature_find(entry.name) < 0)
+            if (carried_find(entry.name) < 0)
                 reasons_note_name(common->reasons, REASON_FEATURE, entry.name, REASON_NOT_CARRIED,
                                   carried_refusal(entry.name));
         }
@@ -117,31 +118,28 @@ static int present_note_refused(const struct common *common)
 
 static int present_proposal_names(struct proposal *proposal)
 {
-    for (size_t i = 0; i < carried_extension_count; i++)
-        proposal->extensions[i] = common_extension(&proposal->common, carried_extensions[i]);
-    for (size_t i = 0; i < carried_feature_count; i++)
-        proposal->features[i] = common_feature(&proposal->common, carried_features[i]);
+    for (size_t i = 0; i < carried_count; i++)
+        proposal->names[i] = common_name(&proposal->common, carried_names[i]);
     return present_note_refused(&proposal->common);
 }
 
-/* Write the remaining names, with the lowest version that some device gives, or @fallback. */
+/* Write the remaining names of that kind, with the lowest version that some device gives, or
+ * @fallback. */
 static int present_write_versioned(struct proposal *proposal, cl_device_info list,
-                                   const char *const *names, const bool *has, size_t count,
-                                   cl_version fallback)
+                                   enum reason_kind kind, cl_version fallback)
 {
     cl_name_version entries[CARRIED_MAX] = {0};
     size_t used = 0;
 
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < carried_count; i++) {
+        const char *name = carried_names[i];
         bool in_all;
-        cl_version version;
 
-        if (!has[i])
+        if (!proposal->names[i] || carried_kind(name) != kind)
             continue;
-        version = common_name_version(&proposal->common, list, names[i], &in_all);
+        cl_version version = common_name_version(&proposal->common, list, name, &in_all);
         entries[used].version = version ? version : fallback;
-        snprintf(entries[used].name, sizeof(entries[used].name), "%s", names[i]);
-        used++;
+        snprintf(entries[used++].name, sizeof(entries[0].name), "%s", name);
     }
     return reply_set(&proposal->answers, list, entries, used * sizeof(entries[0]));
 }
@@ -151,21 +149,16 @@ static int present_write_names(struct proposal *proposal)
     char text[CARRIED_MAX * CL_NAME_VERSION_MAX_NAME_SIZE] = "";
     int err;
 
-    for (size_t i = 0; i < carried_extension_count; i++) {
-        if (!proposal->extensions[i])
-            continue;
-        if (text[0])
-            strcat(text, " ");
-        strcat(text, carried_extensions[i]);
-    }
+    for (size_t i = 0; i < carried_count; i++)
+        if (proposal->names[i] && carried_kind(carried_names[i]) == REASON_EXTENSION)
+            strcat(strcat(text, text[0] ? " " : ""), carried_names[i]);
     err = reply_set_string(&proposal->answers, CL_DEVICE_EXTENSIONS, text);
     if (!err)
-        err = present_write_versioned(proposal, CL_DEVICE_EXTENSIONS_WITH_VERSION,
-                                      carried_extensions, proposal->extensions,
-                                      carried_extension_count, CL_MAKE_VERSION(1, 0, 0));
+        err = present_write_versioned(proposal, CL_DEVICE_EXTENSIONS_WITH_VERSION, REASON_EXTENSION,
+                                      CL_MAKE_VERSION(1, 0, 0));
     if (!err)
-        err = present_write_versioned(proposal, CL_DEVICE_OPENCL_C_FEATURES, carried_features,
-                                      proposal->features, carried_feature_count, VERSION_3);
+        err = present_write_versioned(proposal, CL_DEVICE_OPENCL_C_FEATURES, REASON_FEATURE,
+                                      VERSION_3);
     return err;
 }
 
@@ -295,7 +288,7 @@ static void present_drop_unoffered(struct proposal *proposal)
 
         if (param->since && param->since <= proposal->version)
             continue;
-        if (!param->extension || !proposal_has_extension(proposal, param->extension))
+        if (!param->extension || !proposal_has(proposal, param->extension))
             reply_drop(&proposal->answers, param->name);
     }
 }
@@ -528,44 +521,43 @@ cl_int present_platform_info(const struct present *present, cl_platform_info nam
     return present_answer(&present->platform, name, param_value_size, param_value, ret_size);
 }
 
-static bool present_is_image_type(cl_mem_object_type type)
+static cl_int present_find_formats(const struct present *present, cl_mem_flags flags,
+                                   cl_mem_object_type type, cl_uint entries,
+                                   const cl_image_format *formats,
+                                   const struct devinfo_formats **ret_list)
 {
-    return type >= CL_MEM_OBJECT_IMAGE2D && type <= CL_MEM_OBJECT_IMAGE1D_BUFFER;
+    cl_mem_flags access;
+    cl_int error = image_formats_check(flags, type, entries, formats, &access);
+    if (error == CL_SUCCESS && access & CL_MEM_KERNEL_READ_AND_WRITE &&
+        present->version < VERSION_2)
+        error = CL_INVALID_VALUE;
+    if (error == CL_SUCCESS)
+        *ret_list = devinfo_formats_of(&present->device, access, type);
+    return error;
 }
 
 cl_int present_image_formats(const struct present *present, cl_mem_flags flags,
                              cl_mem_object_type type, cl_uint num_entries,
                              cl_image_format *image_formats, cl_uint *ret_count)
 {
-    const cl_mem_flags accesses =
-        CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY | CL_MEM_KERNEL_READ_AND_WRITE;
-    const cl_mem_flags others = CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC_HOST_PTR | CL_MEM_COPY_HOST_PTR |
-                                CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_READ_ONLY |
-                                CL_MEM_HOST_NO_ACCESS;
-    cl_mem_flags access = flags & accesses;
-    const struct devinfo_formats *list = NULL;
-    cl_uint count;
+    const struct devinfo_formats *list;
+    cl_int error = present_find_formats(present, flags, type, num_entries, image_formats, &list);
+    return error ? error
+                 : image_formats_answer(list ? list->formats : NULL, list ? list->count : 0,
+                                        num_entries, image_formats, ret_count);
+}
 
-    if (flags & ~(accesses | others) || !present_is_image_type(type) ||
-        (image_formats && !num_entries))
-        return CL_INVALID_VALUE;
-    if (access & CL_MEM_KERNEL_READ_AND_WRITE && present->version < VERSION_2)
-        return CL_INVALID_VALUE;
-    /* READ_AND_WRITE in one kernel is stricter than READ_WRITE, so drop the latter. */
-    if (access & CL_MEM_KERNEL_READ_AND_WRITE)
-        access &= ~(cl_mem_flags)CL_MEM_READ_WRITE;
-    if (access & (access - 1))
-        return CL_INVALID_VALUE;
-    if (!access)
-        access = CL_MEM_READ_WRITE;
-    for (size_t i = 0; !list && i < present->device.format_count; i++)
-        if (present->device.formats[i].flags == access && present->device.formats[i].type == type)
-            list = &present->device.formats[i];
-    count = list ? list->count : 0;
-    if (image_formats && count)
-        memcpy(image_formats, list->formats,
-               sizeof(*image_formats) * (num_entries < count ? num_entries : count));
-    if (ret_count)
-        *ret_count = count;
-    return CL_SUCCESS;
+cl_int present_check_format(const struct present *present, cl_mem_flags flags,
+                            cl_mem_object_type type, const cl_image_format *format)
+{
+    const struct devinfo_formats *list;
+    if (!devinfo_scalar(&present->device, CL_DEVICE_IMAGE_SUPPORT, CL_FALSE))
+        return CL_INVALID_OPERATION;
+    if (!format)
+        return CL_INVALID_IMAGE_FORMAT_DESCRIPTOR;
+    cl_int error = present_find_formats(present, flags, type, 0, NULL, &list);
+    if (error || devinfo_formats_have(list, format))
+        return error;
+    return image_element_size(format) ? CL_IMAGE_FORMAT_NOT_SUPPORTED
+                                      : CL_INVALID_IMAGE_FORMAT_DESCRIPTOR;
 }

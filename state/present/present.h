@@ -82,5 +82,8 @@ cl_int present_platform_info(const struct present *present, cl_platform_info nam
 cl_int present_image_formats(const struct present *present, cl_mem_flags flags,
                              cl_mem_object_type type, cl_uint num_entries,
                              cl_image_format *image_formats, cl_uint *ret_count);
+/** 5.3.1: the format of an image has to be one that is offered for its type and flags. */
+cl_int present_check_format(const struct present *present, cl_mem_flags flags,
+                            cl_mem_object_type type, const cl_image_format *format);
 
 #endif

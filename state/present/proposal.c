@@ -104,11 +104,11 @@ static const struct {
     {"__opencl_c_integer_dot_product_input_4x8bit_packed", WITHOUT("cl_khr_integer_dot_product")},
 };
 
-bool proposal_has_extension(const struct proposal *proposal, const char *name)
+bool proposal_has(const struct proposal *proposal, const char *name)
 {
-    int at = carried_extension_find(name);
+    int at = carried_find(name);
 
-    return at >= 0 && proposal->extensions[at];
+    return at >= 0 && proposal->names[at];
 }
 
 bool proposal_is_embedded(const struct proposal *proposal)
@@ -120,32 +120,14 @@ bool proposal_is_embedded(const struct proposal *proposal)
     return false;
 }
 
-static bool proposal_has_feature(const struct proposal *proposal, const char *name)
+static void proposal_drop(struct proposal *proposal, const char *name, const char *because)
 {
-    int at = carried_feature_find(name);
+    int at = carried_find(name);
 
-    return at >= 0 && proposal->features[at];
-}
-
-static void proposal_drop_extension(struct proposal *proposal, const char *name,
-                                    const char *because)
-{
-    int at = carried_extension_find(name);
-
-    if (at < 0 || !proposal->extensions[at])
+    if (at < 0 || !proposal->names[at])
         return;
-    proposal->extensions[at] = false;
-    reasons_note_name(proposal->common.reasons, REASON_EXTENSION, name, REASON_AGREES, because);
-}
-
-static void proposal_drop_feature(struct proposal *proposal, const char *name, const char *because)
-{
-    int at = carried_feature_find(name);
-
-    if (at < 0 || !proposal->features[at])
-        return;
-    proposal->features[at] = false;
-    reasons_note_name(proposal->common.reasons, REASON_FEATURE, name, REASON_AGREES, because);
+    proposal->names[at] = false;
+    reasons_note_name(proposal->common.reasons, carried_kind(name), name, REASON_AGREES, because);
 }
 
 static uint64_t proposal_number(const struct proposal *proposal, cl_device_info name)
@@ -261,7 +243,7 @@ static void proposal_agree_images(struct proposal *proposal)
     for (size_t i = 0; i < ARRAY_SIZE(image_limits); i++)
         proposal_change(proposal, image_limits[i], 0, because);
     for (size_t i = 0; i < ARRAY_SIZE(image_extensions); i++)
-        proposal_drop_extension(proposal, image_extensions[i], because);
+        proposal_drop(proposal, image_extensions[i], because);
     proposal_drop_formats(proposal, EVERY_ACCESS, 0, proposal_any_format, because);
 }
 
@@ -269,26 +251,23 @@ static void proposal_agree_images(struct proposal *proposal)
 static void proposal_agree_image_formats(struct proposal *proposal)
 {
     if (!proposal_formats_of(proposal, WRITTEN, CL_MEM_OBJECT_IMAGE2D, proposal_depth_format))
-        proposal_drop_extension(proposal, "cl_khr_depth_images",
-                                "no depth format that all devices have");
-    if (!proposal_has_extension(proposal, "cl_khr_depth_images"))
+        proposal_drop(proposal, "cl_khr_depth_images", "no depth format that all devices have");
+    if (!proposal_has(proposal, "cl_khr_depth_images"))
         proposal_drop_formats(proposal, EVERY_ACCESS, 0, proposal_depth_format,
                               "not offered without cl_khr_depth_images");
 
     if (!proposal_formats_of(proposal, WRITTEN, CL_MEM_OBJECT_IMAGE3D, proposal_any_format))
-        proposal_drop_extension(proposal, "cl_khr_3d_image_writes",
-                                "no 3D format that all devices can write to");
+        proposal_drop(proposal, "cl_khr_3d_image_writes",
+                      "no 3D format that all devices can write to");
     /* Before 3.0, CL_MEM_READ_WRITE in a list does not imply that kernels write. */
-    if (proposal->version >= VERSION_3 &&
-        !proposal_has_extension(proposal, "cl_khr_3d_image_writes"))
+    if (proposal->version >= VERSION_3 && !proposal_has(proposal, "cl_khr_3d_image_writes"))
         proposal_drop_formats(proposal, WRITTEN, CL_MEM_OBJECT_IMAGE3D, proposal_any_format,
                               "not offered without cl_khr_3d_image_writes");
 
     if (!proposal_formats_of(proposal, CL_MEM_KERNEL_READ_AND_WRITE, 0, proposal_any_format))
         proposal_change(proposal, CL_DEVICE_MAX_READ_WRITE_IMAGE_ARGS, 0,
                         "no format that all devices read and write in one kernel");
-    if (proposal->version >= VERSION_3 &&
-        !proposal_has_feature(proposal, "__opencl_c_read_write_images"))
+    if (proposal->version >= VERSION_3 && !proposal_has(proposal, "__opencl_c_read_write_images"))
         proposal_change(proposal, CL_DEVICE_MAX_READ_WRITE_IMAGE_ARGS, 0,
                         "not offered without __opencl_c_read_write_images");
     if (!proposal_number(proposal, CL_DEVICE_MAX_READ_WRITE_IMAGE_ARGS))
@@ -305,14 +284,14 @@ static void proposal_agree_subgroups(struct proposal *proposal)
         because = "sub-groups are offered with OpenCL 3.0 only";
     else if (!proposal_number(proposal, CL_DEVICE_MAX_NUM_SUB_GROUPS))
         because = "CL_DEVICE_MAX_NUM_SUB_GROUPS is 0";
-    else if (!proposal_has_feature(proposal, "__opencl_c_subgroups"))
+    else if (!proposal_has(proposal, "__opencl_c_subgroups"))
         because = "not offered without __opencl_c_subgroups";
     if (!because)
         return;
-    for (size_t i = 0; i < carried_extension_count; i++)
-        if (!strncmp(carried_extensions[i], "cl_khr_subgroup", strlen("cl_khr_subgroup")))
-            proposal_drop_extension(proposal, carried_extensions[i], because);
-    proposal_drop_feature(proposal, "__opencl_c_subgroups", because);
+    for (size_t i = 0; i < carried_count; i++)
+        if (!strncmp(carried_names[i], "cl_khr_subgroup", strlen("cl_khr_subgroup")))
+            proposal_drop(proposal, carried_names[i], because);
+    proposal_drop(proposal, "__opencl_c_subgroups", because);
     proposal_change(proposal, CL_DEVICE_MAX_NUM_SUB_GROUPS, 0, because);
     proposal_change(proposal, CL_DEVICE_SUB_GROUP_INDEPENDENT_FORWARD_PROGRESS, 0, because);
 }
@@ -321,19 +300,19 @@ static void proposal_agree_extensions(struct proposal *proposal)
 {
     for (size_t i = 0; i < ARRAY_SIZE(extension_numbers); i++) {
         if (!proposal_number(proposal, extension_numbers[i].param))
-            proposal_drop_extension(proposal, extension_numbers[i].extension,
-                                    "the number that goes with it is 0");
+            proposal_drop(proposal, extension_numbers[i].extension,
+                          "the number that goes with it is 0");
     }
     /* Intermediate language is offered only if some version suits every device. */
     if (!devinfo_string(&proposal->answers, CL_DEVICE_IL_VERSION)[0])
-        proposal_drop_extension(proposal, "cl_khr_il_program",
-                                "no intermediate language that all devices take");
+        proposal_drop(proposal, "cl_khr_il_program",
+                      "no intermediate language that all devices take");
     proposal_agree_subgroups(proposal);
     for (size_t i = 0; i < ARRAY_SIZE(extension_numbers); i++)
-        if (!proposal_has_extension(proposal, extension_numbers[i].extension))
+        if (!proposal_has(proposal, extension_numbers[i].extension))
             proposal_change(proposal, extension_numbers[i].param, 0, extension_numbers[i].without);
     for (size_t i = 0; i < ARRAY_SIZE(extension_widths); i++) {
-        if (!proposal_has_extension(proposal, extension_widths[i].extension))
+        if (!proposal_has(proposal, extension_widths[i].extension))
             proposal_change(proposal, extension_widths[i].param, 0, extension_widths[i].without);
         else if (!proposal_number(proposal, extension_widths[i].param))
             proposal_change(proposal, extension_widths[i].param, 1,
@@ -363,34 +342,33 @@ static void proposal_agree_atomics(struct proposal *proposal)
     }
     if (proposal->version < VERSION_3)
         return;
-    if (!proposal_has_feature(proposal, "__opencl_c_atomic_order_acq_rel"))
-        proposal_drop_feature(proposal, "__opencl_c_atomic_order_seq_cst",
-                              "not offered without __opencl_c_atomic_order_acq_rel");
+    if (!proposal_has(proposal, "__opencl_c_atomic_order_acq_rel"))
+        proposal_drop(proposal, "__opencl_c_atomic_order_seq_cst",
+                      "not offered without __opencl_c_atomic_order_acq_rel");
 }
 
 static void proposal_agree_features(struct proposal *proposal)
 {
     proposal_agree_atomics(proposal);
     for (size_t i = 0; i < ARRAY_SIZE(feature_extensions); i++)
-        if (!proposal_has_extension(proposal, feature_extensions[i].extension))
-            proposal_drop_feature(proposal, feature_extensions[i].feature,
-                                  feature_extensions[i].without);
+        if (!proposal_has(proposal, feature_extensions[i].extension))
+            proposal_drop(proposal, feature_extensions[i].feature, feature_extensions[i].without);
     for (size_t i = 0; i < ARRAY_SIZE(feature_numbers); i++) {
         uint64_t has = proposal_number(proposal, feature_numbers[i].param);
 
         if (!(has & feature_numbers[i].bits))
-            proposal_drop_feature(proposal, feature_numbers[i].feature,
-                                  "the capability that it stands for is not there");
+            proposal_drop(proposal, feature_numbers[i].feature,
+                          "the capability that it stands for is not there");
         /* Only 3.0 lists features, so only there does a missing name mean something. */
         else if (proposal->version >= VERSION_3 &&
                  feature_numbers[i].param != CL_DEVICE_IMAGE_SUPPORT &&
-                 !proposal_has_feature(proposal, feature_numbers[i].feature))
+                 !proposal_has(proposal, feature_numbers[i].feature))
             proposal_change(proposal, feature_numbers[i].param, has & ~feature_numbers[i].bits,
                             feature_numbers[i].without);
     }
     /* Acquire and release are always allowed for fences; the rest needs the feature. */
     for (size_t i = 0; proposal->version >= VERSION_3 && i < ARRAY_SIZE(fence_features); i++) {
-        if (!proposal_has_feature(proposal, fence_features[i].feature))
+        if (!proposal_has(proposal, fence_features[i].feature))
             proposal_mask(proposal, CL_DEVICE_ATOMIC_FENCE_CAPABILITIES, ~fence_features[i].bits,
                           fence_features[i].without);
     }
@@ -525,7 +503,7 @@ static void proposal_prologue_extensions(const struct proposal *proposal,
 
     for (char *word = words ? strtok_r(words, " ", &rest) : NULL; word;
          word = strtok_r(NULL, " ", &rest))
-        if (!proposal_has_extension(proposal, word))
+        if (!proposal_has(proposal, word))
             proposal_prologue_hide(text, word, hidden, size);
 }
 
@@ -538,7 +516,7 @@ static void proposal_prologue_features(const struct proposal *proposal,
     for (size_t i = 0; i < devinfo_list_count(list); i++) {
         const cl_name_version entry = devinfo_list_entry(list, i);
 
-        if (!proposal_has_feature(proposal, entry.name))
+        if (!proposal_has(proposal, entry.name))
             proposal_prologue_hide(text, entry.name, hidden, size);
     }
 }

@@ -12,21 +12,23 @@
  * devices. This is a list of what is allowed: an extension that nobody has examined is not offered.
  */
 
-/** Room for either list. */
-#define CARRIED_MAX 64
+/** Room for the list. */
+#define CARRIED_MAX 96
 
-extern const char *const carried_extensions[];
-extern const size_t carried_extension_count;
-/** Features of OpenCL C 3.0 (the __opencl_c_ macros). */
-extern const char *const carried_features[];
-extern const size_t carried_feature_count;
+/** Extensions, then features of OpenCL C 3.0 (the __opencl_c_ macros). */
+extern const char *const carried_names[];
+extern const size_t carried_count;
 
-/** Why an extension or a feature that is not in its list is left out. Static. */
+static inline enum reason_kind carried_kind(const char *name)
+{
+    return name[0] == '_' ? REASON_FEATURE : REASON_EXTENSION;
+}
+
+/** Why a name that is not in the list is left out. Static. */
 const char *carried_refusal(const char *name);
 
-/** Index of a name in its list, or -1. */
-int carried_extension_find(const char *name);
-int carried_feature_find(const char *name);
+/** Index of a name in the list, or -1. */
+int carried_find(const char *name);
 
 /* Builds a struct devinfo of our own, answer by answer; devinfo_find and the other readers read it.
  */
@@ -73,9 +75,6 @@ MUST_CHECK int common_param(const struct common *common, const struct devinfo_pa
  * have. */
 MUST_CHECK int common_formats(const struct common *common);
 
-/** True when all devices name this extension; notes which do not. */
-bool common_extension(const struct common *common, const char *name);
-
 /**
  * The least version of @name in the cl_name_version lists that have it.
  *
@@ -85,19 +84,18 @@ bool common_extension(const struct common *common, const char *name);
 cl_version common_name_version(const struct common *common, cl_device_info list, const char *name,
                                bool *ret_in_all);
 
-/** True when all devices list this feature of OpenCL C; notes which do not. */
-bool common_feature(const struct common *common, const char *name);
+/** True when all devices have this extension or feature; notes which have not. */
+bool common_name(const struct common *common, const char *name);
 
 /* The state of present_build: combined answers, which may still contradict each other. */
 struct proposal {
-    struct common common; /**< Combines into `answers`. */
-    bool native;          /**< The native profile... */
-    bool pins;            /**< ...including features that pin a program. */
-    uint64_t memory;      /**< Bytes of device memory to present; 0: what all devices have. */
-    cl_version version;   /**< Version of OpenCL that is presented. */
-    cl_version c_version; /**< Version of OpenCL C that every device compiles in full. */
-    bool extensions[CARRIED_MAX]; /**< By index in carried_extensions. */
-    bool features[CARRIED_MAX];   /**< By index in carried_features. */
+    struct common common;    /**< Combines into `answers`. */
+    bool native;             /**< The native profile... */
+    bool pins;               /**< ...including features that pin a program. */
+    uint64_t memory;         /**< Bytes of device memory to present; 0: what all devices have. */
+    cl_version version;      /**< Version of OpenCL that is presented. */
+    cl_version c_version;    /**< Version of OpenCL C that every device compiles in full. */
+    bool names[CARRIED_MAX]; /**< Which are offered, by index in carried_names. */
     struct devinfo answers;
 };
 
@@ -113,8 +111,8 @@ void proposal_agree(struct proposal *proposal);
 /** True when CL_DEVICE_PROFILE is EMBEDDED_PROFILE, as it is for some device. */
 bool proposal_is_embedded(const struct proposal *proposal);
 
-/** True when the proposal still offers the extension of this name. */
-bool proposal_has_extension(const struct proposal *proposal, const char *name);
+/** True when the proposal still offers the extension or feature of this name. */
+bool proposal_has(const struct proposal *proposal, const char *name);
 
 /**
  * The OpenCL C text put before every source, so that macros agree with the answers (6.2.1, 6.10). A

@@ -1,15 +1,11 @@
 #include "state/program/group.h"
 
+#include "state/base/array.h"
 #include "state/program/kernel_priv.h"
 
 static size_t group_get(const _Atomic size_t *limit)
 {
     return atomic_load_explicit(limit, memory_order_relaxed);
-}
-
-static size_t group_least(size_t a, size_t b)
-{
-    return a < b ? a : b;
 }
 
 /* Programs launch the same sizes again and again. An answer is kept in one word with its question,
@@ -19,7 +15,7 @@ static _Atomic uint64_t answers[64];
 /* The largest divisor of @of up to @most. */
 static size_t group_divisor(size_t of, size_t most)
 {
-    size_t found = group_least(of, most);
+    size_t found = size_least(of, most);
     if (found <= 1)
         return 1;
     if (launch_divides(of, found))
@@ -41,7 +37,7 @@ void group_divide(uint32_t dims, const size_t *global, size_t items, const size_
                   size_t ret_local[3])
 {
     for (uint32_t i = 0; i < dims; i++) {
-        ret_local[i] = group_divisor(global[i], group_least(items, sizes[i]));
+        ret_local[i] = group_divisor(global[i], size_least(items, sizes[i]));
         items /= ret_local[i];
     }
 }
@@ -66,11 +62,11 @@ const size_t *group_choose(struct kernel *kernel, const struct residence *reside
     size_t there = kernel_largest_group(kernel, residence, residence_index, real);
     if ((free && there <= most) || kernel->requires_group)
         return NULL;
-    most = group_least(group_least(most, there), group_least(group_get(&presented->items),
-                                                             group_get(&residence->groups.items)));
+    most = size_least(size_least(most, there), size_least(group_get(&presented->items),
+                                                          group_get(&residence->groups.items)));
     for (uint32_t i = 0; i < 3; i++)
         sizes[i] =
-            group_least(group_get(&presented->sizes[i]), group_get(&residence->groups.sizes[i]));
+            size_least(group_get(&presented->sizes[i]), group_get(&residence->groups.sizes[i]));
     group_divide(space->dims, space->global, most, sizes, ret_local);
     return ret_local;
 }

@@ -126,6 +126,9 @@ const struct recipe *program_base(const struct program *program);
 /** Bits: which of the context's virtual devices are the program's devices. */
 uint32_t program_vdevs(const struct program *program);
 
+/** CL_OUT_OF_HOST_MEMORY or CL_OUT_OF_RESOURCES, for -errno of recipes and containers. */
+cl_int program_error(int err);
+
 struct program_state {
     cl_build_status status;
     cl_program_binary_type type;

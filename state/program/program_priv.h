@@ -248,9 +248,6 @@ cl_int recipe_specialise(const struct residence *residence, cl_program real,
 /** Why this program cannot be carried as it is built now, or PIN_NONE. Under the program's lock. */
 enum pin_kind program_find_pin(const struct program *program);
 
-/** CL_OUT_OF_HOST_MEMORY or CL_OUT_OF_RESOURCES, for -errno of recipes and containers. */
-cl_int program_error(int err);
-
 /** An unpublished program of @vdevs. NULL without memory. @base: a reference is taken; or NULL. */
 struct program *program_new(struct context *context, uint32_t vdevs, enum program_origin origin,
                             struct recipe *base);

@@ -1,12 +1,8 @@
 #include <string.h>
 
+#include "state/base/array.h"
 #include "state/base/memory/past_caches.h"
 #include "state/transfer/transfer_priv.h"
-
-static size_t transfer_piece_min_size(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
 
 /* Set the rows, or slices of an image that has several, that hold the item's bytes. */
 static void transfer_piece_take_layers(struct piece *whole, const struct transfer_item *item)
@@ -15,7 +11,7 @@ static void transfer_piece_take_layers(struct piece *whole, const struct transfe
     size_t layer = axis == 2 ? whole->host_slice : whole->host_row;
     size_t first = item->offset / layer, count = (item->size + layer - 1) / layer;
     whole->origin[axis] = first;
-    whole->region[axis] = transfer_piece_min_size(count, whole->region[axis] - first);
+    whole->region[axis] = size_least(count, whole->region[axis] - first);
 }
 
 void walk_init(struct walk *walk, const struct transfer_item *item)
@@ -89,11 +85,11 @@ bool walk_next(struct walk *walk, size_t room, struct piece *ret_piece)
     piece.region[1] = piece.region[2] = 1;
     if (next[0] == 0 && next[1] == 0 && slice <= room) {
         piece.region[1] = dims[1];
-        piece.region[2] = transfer_piece_min_size(dims[2] - next[2], room / slice);
+        piece.region[2] = size_least(dims[2] - next[2], room / slice);
     } else if (next[0] == 0 && row <= room) {
-        piece.region[1] = transfer_piece_min_size(dims[1] - next[1], room / row);
+        piece.region[1] = size_least(dims[1] - next[1], room / row);
     } else {
-        piece.region[0] = transfer_piece_min_size(dims[0] - next[0], room / walk->element);
+        piece.region[0] = size_least(dims[0] - next[0], room / walk->element);
     }
     for (int i = 0; i < 3; i++)
         piece.origin[i] = whole->origin[i] + next[i];
@@ -105,8 +101,7 @@ bool walk_next(struct walk *walk, size_t room, struct piece *ret_piece)
     transfer_piece_advance(walk, piece.region);
     walk->left -= piece.size;
     /* Padding of the host's layout is counted with the last piece. */
-    piece.counted =
-        walk->left ? transfer_piece_min_size(piece.size, walk->uncounted) : walk->uncounted;
+    piece.counted = walk->left ? size_least(piece.size, walk->uncounted) : walk->uncounted;
     walk->uncounted -= piece.counted;
     *ret_piece = piece;
     return true;
@@ -175,7 +170,7 @@ void piece_copy(const struct piece *piece, char *memory, size_t begin, size_t en
     }
     while (begin < end) {
         size_t row = begin / piece->row, column = begin % piece->row;
-        size_t size = transfer_piece_min_size(piece->row - column, end - begin);
+        size_t size = size_least(piece->row - column, end - begin);
         char *host = piece->host + row / piece->region[1] * piece->host_slice +
                      row % piece->region[1] * piece->host_row + column;
         transfer_piece_copy_bytes(piece, memory + begin, host, size, to_host, limits);

@@ -22,9 +22,7 @@ static void make_memory(struct samples *of)
 
 static void make_code(struct samples *of)
 {
-    const char *text = source;
-    of->program = MADE(clCreateProgramWithSource, of->context, 1, &text, NULL);
-    OK(clBuildProgram(of->program, 0, NULL, "", NULL, NULL));
+    of->program = BUILT(of->context, source, "");
     of->kernel = MADE(clCreateKernel, of->program, "fill");
 }
 

@@ -118,15 +118,22 @@ static void place_make(struct place *place, int server)
 static void make_binary(void)
 {
     struct place place;
-    const char *text = source;
     size_t size = 0;
     place_make(&place, 0);
-    cl_program program = MADE(clCreateProgramWithSource, place.context, 1, &text, NULL);
-    OK(clBuildProgram(program, 0, NULL, NULL, NULL, NULL));
+    cl_program program = BUILT(place.context, source, "");
     OK(clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(size), &size, NULL));
     cr_assert_eq(size, SIZE);
     OK(clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(binary), &binary, NULL));
     RELEASE(program, place.context);
+}
+
+/* One on each server, and the binary. */
+static void places_make(struct place places[SERVERS], bool apart)
+{
+    connect_all(apart);
+    make_binary();
+    for (int i = 0; i < SERVERS; i++)
+        place_make(&places[i], i);
 }
 
 /* The program of the binary runs. */
@@ -185,22 +192,25 @@ static void end_loads(struct place *places, int first)
         cr_assert_eq(pthread_join(places[i].thread, NULL), 0);
 }
 
-Test(binaries, of_many_servers_leave_the_host_once)
+/* On all at once; the bytes that left the host. */
+static uint64_t load_all(struct place places[SERVERS])
 {
-    struct place places[SERVERS];
-    connect_all(false);
-    make_binary();
-    for (int i = 0; i < SERVERS; i++)
-        place_make(&places[i], i);
     uint64_t before = left_host();
     start_loads(places, 0);
     end_loads(places, 0);
     for (int i = 0; i < SERVERS; i++)
         cr_expect_eq(places[i].error, CL_SUCCESS, "server %d: %d", i, places[i].error);
-    uint64_t left = left_host() - before;
+    return left_host() - before;
+}
+
+Test(binaries, of_many_servers_leave_the_host_once)
+{
+    struct place places[SERVERS];
+    places_make(places, false);
+    uint64_t left = load_all(places);
     cr_expect(left >= SIZE && left < SIZE + CHANGE, "%llu bytes", (unsigned long long)left);
     /* What is there is named. */
-    before = left_host();
+    uint64_t before = left_host();
     for (int i = 0; i < SERVERS; i++)
         cr_expect_eq(load(&places[i]), CL_SUCCESS);
     cr_expect_lt(left_host() - before, CHANGE);
@@ -211,16 +221,8 @@ Test(binaries, of_many_servers_leave_the_host_once)
 Test(binaries, of_servers_that_do_not_reach_each_other_come_from_the_host)
 {
     struct place places[SERVERS];
-    connect_all(true);
-    make_binary();
-    for (int i = 0; i < SERVERS; i++)
-        place_make(&places[i], i);
-    uint64_t before = left_host();
-    start_loads(places, 0);
-    end_loads(places, 0);
-    for (int i = 0; i < SERVERS; i++)
-        cr_expect_eq(places[i].error, CL_SUCCESS, "server %d: %d", i, places[i].error);
-    uint64_t left = left_host() - before;
+    places_make(places, true);
+    uint64_t left = load_all(places);
     cr_expect(left >= SERVERS * SIZE && left < SERVERS * (SIZE + CHANGE), "%llu bytes",
               (unsigned long long)left);
     stop();
@@ -240,10 +242,7 @@ Test(binaries, are_had_from_others_where_a_server_is_killed)
 {
     struct place places[SERVERS];
     setenv("RESEAT_PATIENCE", "120", 1); /* Its session is not lost for long. */
-    connect_all(false);
-    make_binary();
-    for (int i = 0; i < SERVERS; i++)
-        place_make(&places[i], i);
+    places_make(places, false);
     for (int i = 0; i < 2; i++)
         OK(load(&places[i]));
     uint64_t before = left_host();
@@ -264,10 +263,7 @@ Test(binaries, are_had_from_others_where_a_server_is_killed)
 Test(binaries, are_right_whenever_a_server_is_killed)
 {
     struct place places[SERVERS];
-    connect_all(false);
-    make_binary();
-    for (int i = 0; i < SERVERS; i++)
-        place_make(&places[i], i);
+    places_make(places, false);
     uint64_t before = left_host();
     start_loads(places, 0);
     for (uint64_t until = clock_now_ns() + LIMIT_NS;
@@ -302,10 +298,8 @@ static void kill_one_while_it_comes(bool first_of_all)
 {
     struct place places[SERVERS];
     uint64_t before[SERVERS];
-    connect_all(false);
-    make_binary();
+    places_make(places, false);
     for (int i = 0; i < SERVERS; i++) {
-        place_make(&places[i], i);
         before[i] = proxy_bytes(proxies[i], PROXY_UP);
         proxy_set_rate(proxies[i], 1u << 20);
     }

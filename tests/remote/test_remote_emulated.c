@@ -140,11 +140,9 @@ Test(remote_emulated, a_context_goes_when_what_is_read_from_it_has_come)
 /* A driver calls nobody back, and nobody spins. */
 static struct seat sit_at_mute(struct served *served, const char *keys, cl_kernel *ret_kernel)
 {
-    const char *source = "kernel void nothing(void) {}";
     setenv("RESEAT_RINGS", "no", 1);
     struct seat seat = seat_take(emulated_device(served, keys));
-    cl_program program = MADE(clCreateProgramWithSource, seat.context, 1, &source, NULL);
-    OK(clBuildProgram(program, 0, NULL, NULL, NULL, NULL));
+    cl_program program = BUILT(seat.context, "kernel void nothing(void) {}", "");
     *ret_kernel = MADE(clCreateKernel, program, "nothing");
     OK(clReleaseProgram(program));
     return seat;

@@ -175,57 +175,33 @@ static cl_int read_guarded(bool *ret_untouched)
     return error;
 }
 
-static bool with_more(struct stream *client, const struct message *message)
+static size_t other_size; /* Of the message's content: so much more, modulo 2^64. */
+
+static bool of_another_size(struct stream *client, const struct message *message)
 {
     struct msg_done done;
     if (!is_done(message, &done))
         return false;
-    post_done_of(client, done, done.content_size + GUARD);
+    post_done_of(client, done, done.content_size + other_size);
     return true;
 }
 
-Test(remote_hostile, more_bytes_than_were_asked_for_are_an_error)
+static void expect_untouched(size_t more, cl_int error)
 {
     bool untouched;
-    atomic_store(&between.meddler, with_more);
-    cr_assert_eq(read_guarded(&untouched), CL_OUT_OF_RESOURCES);
+    other_size = more;
+    atomic_store(&between.meddler, of_another_size);
+    cr_assert_eq(read_guarded(&untouched), error);
     cr_assert(untouched);
 }
 
-static bool with_fewer(struct stream *client, const struct message *message)
-{
-    struct msg_done done;
-    if (!is_done(message, &done))
-        return false;
-    post_done_of(client, done, done.content_size - 1);
-    return true;
-}
-
-Test(remote_hostile, fewer_bytes_than_were_asked_for_are_an_error)
-{
-    bool untouched;
-    atomic_store(&between.meddler, with_fewer);
-    cr_assert_eq(read_guarded(&untouched), CL_OUT_OF_RESOURCES);
-    cr_assert(untouched);
-}
-
+TestCall(remote_hostile, more_bytes_than_were_asked_for_are_an_error,
+         expect_untouched(GUARD, CL_OUT_OF_RESOURCES));
+TestCall(remote_hostile, fewer_bytes_than_were_asked_for_are_an_error,
+         expect_untouched((size_t)-1, CL_OUT_OF_RESOURCES));
 /* As long as an answer can be, and what was asked for, and one more. */
-static bool with_too_much(struct stream *client, const struct message *message)
-{
-    struct msg_done done;
-    if (!is_done(message, &done))
-        return false;
-    post_done_of(client, done, ANSWER_LONGEST + done.content_size);
-    return true;
-}
-
-Test(remote_hostile, a_message_longer_than_anything_asked_for_ends_the_session)
-{
-    bool untouched;
-    atomic_store(&between.meddler, with_too_much);
-    cr_assert_eq(read_guarded(&untouched), CL_DEVICE_NOT_AVAILABLE);
-    cr_assert(untouched);
-}
+TestCall(remote_hostile, a_message_longer_than_anything_asked_for_ends_the_session,
+         expect_untouched(ANSWER_LONGEST, CL_DEVICE_NOT_AVAILABLE));
 
 static bool again(struct stream *client, const struct message *message)
 {

@@ -62,9 +62,7 @@ static void start_behind(unsigned networks, const char *const *options)
 
 static void build(struct program *p)
 {
-    const char *text = source;
-    p->program = MADE(clCreateProgramWithSource, p->context, 1, &text, NULL);
-    OK(clBuildProgram(p->program, 0, NULL, "", NULL, NULL));
+    p->program = BUILT(p->context, source, "");
     p->kernel = MADE(clCreateKernel, p->program, "turn");
 }
 

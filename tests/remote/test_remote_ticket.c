@@ -302,11 +302,8 @@ struct name {
 
 static struct name name_of(const unsigned char *bytes)
 {
-    struct content_hash hash;
     struct name name = {0};
-    content_hash_begin(&hash);
-    content_hash_bytes(&hash, bytes, BINARY);
-    content_hash_end(&hash, name.bytes);
+    content_hash_of(bytes, BINARY, name.bytes);
     return name;
 }
 

@@ -36,8 +36,7 @@ static void start(void)
     OK(clGetPlatformIDs(1, &platform, NULL));
     OK(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL));
     context = MADE(clCreateContext, NULL, 1, &device, NULL, NULL);
-    program = MADE(clCreateProgramWithSource, context, 1, (const char *[]){source}, NULL);
-    OK(clBuildProgram(program, 0, NULL, "", NULL, NULL));
+    program = BUILT(context, source, "");
     kernel = MADE(clCreateKernel, program, "add");
     buffer = MADE(clCreateBuffer, context, CL_MEM_COPY_HOST_PTR, sizeof(zero), (void *)zero);
     OK(clSetKernelArg(kernel, 0, sizeof(buffer), &buffer));

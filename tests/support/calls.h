@@ -22,6 +22,15 @@
         made_;                                                                                     \
     })
 
+/** A program of @source, built for all devices of the context. */
+#define BUILT(context, source, options)                                                            \
+    ({                                                                                             \
+        const char *source_of_built_ = (source);                                                   \
+        cl_program built_ = MADE(clCreateProgramWithSource, context, 1, &source_of_built_, NULL);  \
+        OK(clBuildProgram(built_, 0, NULL, options, NULL, NULL));                                  \
+        built_;                                                                                    \
+    })
+
 /** Release objects of any kinds, up to 8, in this order. */
 #define RELEASE(...)                                                                               \
     do {                                                                                           \

@@ -79,14 +79,6 @@ static struct map *map_create(struct memory *memory, cl_map_flags flags, size_t 
     return map;
 }
 
-static void map_destroy(struct map *map)
-{
-    handle_unuse(map->event);
-    free(map->owned);
-    bulk_return(map->loan);
-    free(map);
-}
-
 /* Put the map on the object's list before its event can end. */
 static void map_add(struct memory *memory, struct map *map, struct command *command)
 {

@@ -19,21 +19,16 @@ static void queue_end(struct handle *handle)
 
 static const struct handle_class queue_class = {sizeof(struct queue), queue_end};
 
-/* Check the device. @ret_offer: what queues of the device may have. */
-static cl_int queue_offer_of(const struct context *context, cl_device_id device,
-                             struct queue_offer *ret_offer)
+static cl_int queue_create(struct context *c, cl_device_id device, cl_command_queue_properties bits,
+                           const cl_queue_properties *list, struct queue **ret_queue)
 {
-    const struct device_object *d = device_get(device);
-    if (!context_has(context, d))
+    struct device_object *d = device_get(device);
+    if (!context_has(c, d))
         return CL_INVALID_DEVICE;
-    *ret_offer = (struct queue_offer){.properties = device_number(d, CL_DEVICE_QUEUE_PROPERTIES)};
-    return CL_SUCCESS;
-}
-
-static cl_int queue_create_object(struct context *c, struct device_object *d,
-                                  cl_command_queue_properties properties,
-                                  const cl_queue_properties *list, struct queue **ret_queue)
-{
+    const struct queue_offer offer = {.properties = device_number(d, CL_DEVICE_QUEUE_PROPERTIES)};
+    cl_int error = queue_properties_read(list, &offer, &bits);
+    if (error)
+        return error;
     struct queue *queue = handle_create(c->base.client, ID_QUEUE, &queue_class);
     if (!queue)
         return CL_OUT_OF_HOST_MEMORY;
@@ -45,37 +40,26 @@ static cl_int queue_create_object(struct context *c, struct device_object *d,
     queue->context = c;
     object_hold(c);
     queue->device = d;
-    queue->properties = properties;
+    queue->properties = bits;
     queue->property_list = properties_copy(list, &queue->property_count);
-    cl_int error = POST(c->base.client, create_queue,
-                        {.queue = handle_id(queue),
-                         .context = handle_id(c),
-                         .device = handle_id(d),
-                         .properties = properties});
+    error = POST(c->base.client, create_queue,
+                 {.queue = handle_id(queue),
+                  .context = handle_id(c),
+                  .device = handle_id(d),
+                  .properties = bits});
     return created_if(queue, error, ret_queue);
 }
 
 cl_int queue_create_with_bits(struct context *context, cl_device_id device,
                               cl_command_queue_properties properties, struct queue **ret_queue)
 {
-    struct queue_offer offer;
-    cl_int error = queue_offer_of(context, device, &offer);
-    if (error == CL_SUCCESS)
-        error = queue_bits_check(properties, &offer);
-    return error ? error
-                 : queue_create_object(context, device_get(device), properties, NULL, ret_queue);
+    return queue_create(context, device, properties, NULL, ret_queue);
 }
 
 cl_int queue_create_with_list(struct context *context, cl_device_id device,
                               const cl_queue_properties *properties, struct queue **ret_queue)
 {
-    struct queue_offer offer;
-    cl_command_queue_properties bits = 0;
-    cl_int error = queue_offer_of(context, device, &offer);
-    if (error == CL_SUCCESS)
-        error = queue_properties_read(properties, &offer, &bits);
-    return error ? error
-                 : queue_create_object(context, device_get(device), bits, properties, ret_queue);
+    return queue_create(context, device, 0, properties, ret_queue);
 }
 
 cl_int queue_flush(struct queue *queue)

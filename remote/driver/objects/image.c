@@ -5,101 +5,50 @@
 
 #include "state/base/array.h"
 
-#define IMAGE_FLAGS (MEMORY_FLAGS | CL_MEM_KERNEL_READ_AND_WRITE)
-
 /* ---- formats ---- */
 
-static const struct devinfo_formats *image_device_list(const struct device_object *device,
-                                                       cl_mem_flags access, cl_mem_object_type type)
-{
-    const struct devinfo *info = &device->answers->info;
-    for (size_t i = 0; i < info->format_count; i++)
-        if (info->formats[i].type == type && info->formats[i].flags == access)
-            return &info->formats[i];
-    return NULL;
-}
-
-static bool image_lists(const struct devinfo_formats *list, const cl_image_format *format)
-{
-    for (uint32_t i = 0; list && i < list->count; i++)
-        if (!memcmp(&list->formats[i], format, sizeof(*format)))
-            return true;
-    return false;
-}
-
-/* A context offers each format that any of its devices offers. @ret_formats: free() it. */
-static cl_int image_context_formats(const struct context *context, cl_mem_flags flags,
-                                    cl_mem_object_type type, cl_image_format **ret_formats,
-                                    cl_uint *ret_count)
-{
-    cl_mem_flags access = flags & (MEMORY_ACCESS | CL_MEM_KERNEL_READ_AND_WRITE);
-    if (access & CL_MEM_KERNEL_READ_AND_WRITE)
-        access = CL_MEM_KERNEL_READ_AND_WRITE;
-    else if (!access)
-        access = CL_MEM_READ_WRITE;
-    cl_image_format *formats = NULL;
-    cl_uint count = 0;
-    for (cl_uint d = 0; d < context->device_count; d++) {
-        const struct devinfo_formats *list = image_device_list(context->devices[d], access, type);
-        if (!list)
-            continue;
-        cl_image_format *more = reallocarray(formats, count + list->count + 1, sizeof(*formats));
-        if (!more) {
-            free(formats);
-            return CL_OUT_OF_HOST_MEMORY;
-        }
-        formats = more;
-        const struct devinfo_formats before = {.count = count, .formats = formats};
-        for (uint32_t i = 0; i < list->count; i++)
-            if (!image_lists(&before, &list->formats[i]))
-                formats[count++] = list->formats[i];
-    }
-    *ret_formats = formats;
-    *ret_count = count;
-    return CL_SUCCESS;
-}
-
-static bool image_is_image_type(cl_mem_object_type type)
-{
-    return type >= CL_MEM_OBJECT_IMAGE2D && type <= CL_MEM_OBJECT_IMAGE1D_BUFFER;
-}
-
+/* A context offers each format that any of its devices offers. */
 cl_int image_formats_list(struct context *context, cl_mem_flags flags,
                           cl_mem_object_type image_type, cl_uint num_entries,
                           cl_image_format *image_formats, cl_uint *num_image_formats)
 {
-    cl_image_format *formats = NULL;
-    cl_uint count = 0;
-    if (!memory_flags_valid(flags, IMAGE_FLAGS) || !image_is_image_type(image_type) ||
-        (image_formats && num_entries == 0))
-        return CL_INVALID_VALUE;
-    cl_int error = image_context_formats(context, flags, image_type, &formats, &count);
-    if (error)
-        return error;
-    if (image_formats && count)
-        memcpy(image_formats, formats,
-               (num_entries < count ? num_entries : count) * sizeof(*formats));
-    if (num_image_formats)
-        *num_image_formats = count;
-    free(formats);
-    return CL_SUCCESS;
+    cl_mem_flags access;
+    struct devinfo_formats all = {.count = 0};
+    cl_int error = image_formats_check(flags, image_type, num_entries, image_formats, &access);
+    for (cl_uint d = 0; error == CL_SUCCESS && d < context->device_count; d++) {
+        const struct devinfo_formats *list =
+            devinfo_formats_of(&context->devices[d]->answers->info, access, image_type);
+        cl_image_format *more =
+            reallocarray(all.formats, all.count + (list ? list->count : 0) + 1, sizeof(*more));
+        if (!more)
+            error = CL_OUT_OF_HOST_MEMORY;
+        else
+            all.formats = more;
+        for (uint32_t i = 0; more && list && i < list->count; i++)
+            if (!devinfo_formats_have(&all, &list->formats[i]))
+                all.formats[all.count++] = list->formats[i];
+    }
+    if (error == CL_SUCCESS)
+        error = image_formats_answer(all.formats, all.count, num_entries, image_formats,
+                                     num_image_formats);
+    free(all.formats);
+    return error;
 }
 
 static cl_int image_check_format(const struct context *context, cl_mem_flags flags,
                                  const cl_image_format *format, cl_mem_object_type type)
 {
-    cl_image_format *formats = NULL;
-    cl_uint count = 0;
+    cl_mem_flags access;
     if (!memory_largest(context, CL_DEVICE_IMAGE_SUPPORT))
         return CL_INVALID_OPERATION;
     if (!format || image_element_size(format) == 0)
         return CL_INVALID_IMAGE_FORMAT_DESCRIPTOR;
-    cl_int error = image_context_formats(context, flags, type, &formats, &count);
-    const struct devinfo_formats list = {.count = count, .formats = formats};
-    if (error == CL_SUCCESS && !image_lists(&list, format))
-        error = CL_IMAGE_FORMAT_NOT_SUPPORTED;
-    free(formats);
-    return error;
+    cl_int error = image_formats_check(flags, type, 0, NULL, &access);
+    for (cl_uint d = 0; error == CL_SUCCESS && d < context->device_count; d++)
+        if (devinfo_formats_have(
+                devinfo_formats_of(&context->devices[d]->answers->info, access, type), format))
+            return CL_SUCCESS;
+    return error ? error : CL_IMAGE_FORMAT_NOT_SUPPORTED;
 }
 
 struct layout image_layout(const struct image_shape *shape, const size_t region[3],
@@ -112,8 +61,6 @@ struct layout image_layout(const struct image_shape *shape, const size_t region[
                            .row_pitch = pitches.row,
                            .slice_pitch = pitches.slice};
 }
-
-/* ---- making ---- */
 
 /* ---- what the driver makes ---- */
 

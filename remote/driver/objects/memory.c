@@ -36,6 +36,14 @@ static bool memory_watch(struct memory *memory)
     return false;
 }
 
+void map_destroy(struct map *map)
+{
+    handle_unuse(map->event);
+    free(map->owned);
+    bulk_return(map->loan);
+    free(map);
+}
+
 static void memory_finish(struct handle *handle)
 {
     struct memory *memory = container_of(handle, struct memory, base);
@@ -47,10 +55,7 @@ static void memory_finish(struct handle *handle)
     while (memory->maps) { /* Never unmapped. */
         struct map *map = memory->maps;
         memory->maps = map->next;
-        handle_unuse(map->event);
-        free(map->owned);
-        bulk_return(map->loan);
-        free(map);
+        map_destroy(map);
     }
     if (memory->host_owned)
         free(memory->host);

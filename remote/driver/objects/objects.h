@@ -173,6 +173,8 @@ struct sampler *sampler_get(cl_sampler sampler);
 struct lent_memory *lent_take(cl_context context, size_t size);
 void lent_give(struct lent_memory *lent);
 
+/** Of a map that is on no list. */
+void map_destroy(struct map *map);
 /** CL_MEM_MAP_COUNT. */
 cl_uint map_count(struct memory *memory);
 /** Has its command ended, on a queue that keeps its times? */

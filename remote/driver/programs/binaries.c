@@ -65,14 +65,6 @@ bool binaries_are_kept(const struct client *client, size_t size)
            size <= WIRE_BINARY_MAX;
 }
 
-void binary_name_of(const void *bytes, size_t size, struct binary_name *ret_name)
-{
-    struct content_hash hash;
-    content_hash_begin(&hash);
-    content_hash_bytes(&hash, bytes, size);
-    content_hash_end(&hash, ret_name->bytes);
-}
-
 /* ---- what is known ---- */
 
 static void binaries_content_destroy(struct content *content)

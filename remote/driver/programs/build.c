@@ -14,7 +14,6 @@ struct building {
     struct device_object **devices;
     uint64_t *ids;
     cl_uint count;
-    bool linked;
     build_notify notify;
     void *data;
 };

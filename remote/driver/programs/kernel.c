@@ -304,34 +304,6 @@ cl_int kernel_create(struct program *program, const char *name, struct kernel **
     return created_if(kernel, error, ret_kernel);
 }
 
-cl_int program_create_kernels(struct program *p, cl_uint num_kernels, cl_kernel *kernels,
-                              cl_uint *num_kernels_ret)
-{
-    if (!program_is_built(p))
-        return CL_INVALID_PROGRAM_EXECUTABLE;
-    pthread_mutex_lock(&p->lock);
-    CLEANUP(cleanup_free) char *names = strdup(p->names ? p->names : "");
-    char *rest = names;
-    size_t count = p->kernels;
-    pthread_mutex_unlock(&p->lock);
-    if (kernels && num_kernels < count)
-        return CL_INVALID_VALUE;
-    cl_uint made = 0;
-    cl_int error = names ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
-    for (char *name = kernels ? strsep(&rest, ";") : NULL; !error && name;
-         name = strsep(&rest, ";")) {
-        struct kernel *kernel = NULL;
-        error = *name ? kernel_create(p, name, &kernel) : CL_SUCCESS;
-        if (kernel)
-            kernels[made++] = (cl_kernel)kernel;
-    }
-    while (error && made)
-        handle_release(kernels[--made]);
-    if (error == CL_SUCCESS && num_kernels_ret)
-        *num_kernels_ret = (cl_uint)count;
-    return error;
-}
-
 cl_int kernel_clone(struct kernel *source, struct kernel **ret_kernel)
 {
     struct kernel *kernel = kernel_create_object(source->program);

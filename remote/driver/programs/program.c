@@ -247,7 +247,7 @@ static cl_int program_load_kept(struct program *program, struct call **call, con
 {
     struct client *client = program->base.client;
     struct binary_name name;
-    binary_name_of(binaries[0], lengths[0], &name);
+    content_hash_of(binaries[0], lengths[0], name.bytes);
     cl_int error = program_name_binary(program, *call, &name);
     bool there = error == BINARY_LACKING && binaries_bring(client, &name, lengths[0]);
     if (error == BINARY_LACKING && !there) {

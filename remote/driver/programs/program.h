@@ -102,7 +102,6 @@ struct binary_name {
 
 /** Does @client's server keep binaries of that size? */
 bool binaries_are_kept(const struct client *client, size_t size);
-void binary_name_of(const void *bytes, size_t size, struct binary_name *ret_name);
 
 /**
  * Have a server that has the binary give it to @client's server, which lacks it. Blocks for a

@@ -18,15 +18,6 @@
 #define PATIENCE_NS (10 * NS_PER_S)
 #define SEALS       (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL)
 
-static void binary_name_bytes(const void *bytes, size_t size,
-                              unsigned char ret_name[CONTENT_HASH_SIZE])
-{
-    struct content_hash hash;
-    content_hash_begin(&hash);
-    content_hash_bytes(&hash, bytes, size);
-    content_hash_end(&hash, ret_name);
-}
-
 void binary_close(struct binary *binary)
 {
     if (binary->bytes)
@@ -93,7 +84,7 @@ static bool binary_has_name(const struct binary *binary,
                             const unsigned char name[CONTENT_HASH_SIZE])
 {
     unsigned char own[CONTENT_HASH_SIZE];
-    binary_name_bytes(binary->bytes, binary->size, own);
+    content_hash_of(binary->bytes, binary->size, own);
     return memcmp(own, name, sizeof(own)) == 0;
 }
 
@@ -160,7 +151,7 @@ void binary_keep_bytes(struct server *server, const unsigned char *bytes, size_t
         return;
     memcpy(binary.bytes, bytes, size);
     if (binary_seal(&binary) == 0) {
-        binary_name_bytes(binary.bytes, size, name);
+        content_hash_of(binary.bytes, size, name);
         binary_say_keep(server, &binary, name);
     }
     binary_close(&binary);

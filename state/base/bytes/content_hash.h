@@ -52,4 +52,14 @@ static inline void content_hash_end(struct content_hash *hash, unsigned char ret
     (void)crypto_generichash_final(&hash->state, ret, CONTENT_HASH_SIZE);
 }
 
+/** Of one item. */
+static inline void content_hash_of(const void *bytes, size_t size,
+                                   unsigned char ret[CONTENT_HASH_SIZE])
+{
+    struct content_hash hash;
+    content_hash_begin(&hash);
+    content_hash_bytes(&hash, bytes, size);
+    content_hash_end(&hash, ret);
+}
+
 #endif

@@ -179,13 +179,10 @@ static unsigned char whole[SIZE];
 
 static void make_whole(void)
 {
-    struct content_hash hash;
     start();
     for (size_t i = 0; i < SIZE; i++)
         whole[i] = (unsigned char)(i * 31 >> 3);
-    content_hash_begin(&hash);
-    content_hash_bytes(&hash, whole, SIZE);
-    content_hash_end(&hash, name);
+    content_hash_of(whole, SIZE, name);
     for (size_t i = 0; i < 4; i++)
         replies[i] = 1;
 }

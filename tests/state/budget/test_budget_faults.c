@@ -68,13 +68,11 @@ static void refuse_launch(size_t group, size_t local)
     static const char text[] = "__kernel void turn(__global uint *out, __local uint *part)"
                                "{ size_t i = get_global_id(0), l = get_local_id(0);"
                                "  part[l] = out[i]; out[i] = part[l] + 1; }";
-    const char *strings = text;
     const size_t global = WORDS;
     begin("[one] name=one local_memory=4KiB kernel_work_group_size=turn:64", BUDGET_REFUSE);
     make(4);
     rounds(1, 4);
-    cl_program turning = MADE(clCreateProgramWithSource, program.context, 1, &strings, NULL);
-    OK(clBuildProgram(turning, 0, NULL, "", NULL, NULL));
+    cl_program turning = BUILT(program.context, text, "");
     cl_kernel turn = engine_kernel(turning, "turn");
     OK(clSetKernelArg(turn, 0, sizeof(cl_mem), &buffers[0]));
     OK(clSetKernelArg(turn, 1, local, NULL));
@@ -144,13 +142,11 @@ static void *spill_on(void *data)
 
 static void spiller_open(struct spiller *s)
 {
-    const char *text = source;
     cl_device_id two = engine_rig_vdev(&rig, "two");
     budget_grant(1, 2 * BYTES);
     s->context = MADE(clCreateContext, NULL, 1, &two, NULL, NULL);
     s->queue = MADE(clCreateCommandQueue, s->context, two, 0);
-    cl_program built = MADE(clCreateProgramWithSource, s->context, 1, &text, NULL);
-    OK(clBuildProgram(built, 0, NULL, "", NULL, NULL));
+    cl_program built = BUILT(s->context, source, "");
     s->set = engine_kernel(built, "set");
     OK(clReleaseProgram(built));
     for (size_t b = 0; b < ARRAY_SIZE(s->buffers); b++)

@@ -53,8 +53,7 @@ void scene_begin(struct scene *s, const char *config, const char *slice_ms,
 
 void scene_build(struct scene *s, const char *text, const char *options, const char *name)
 {
-    s->program.program = MADE(clCreateProgramWithSource, s->program.context, 1, &text, NULL);
-    OK(clBuildProgram(s->program.program, 0, NULL, options, NULL, NULL));
+    s->program.program = BUILT(s->program.context, text, options);
     s->kernel = engine_kernel(s->program.program, name);
 }
 

@@ -42,9 +42,7 @@ cl_command_queue events_open_pair(struct events_scene *s, const char *config,
     s->program.context = MADE(clCreateContext, NULL, 2, devices, NULL, NULL);
     s->program.queue = MADE(clCreateCommandQueue, s->program.context, devices[0], properties);
     cl_command_queue other = MADE(clCreateCommandQueue, s->program.context, devices[1], properties);
-    s->program.program =
-        MADE(clCreateProgramWithSource, s->program.context, 1, (const char **)&source, NULL);
-    OK(clBuildProgram(s->program.program, 0, NULL, "", NULL, NULL));
+    s->program.program = BUILT(s->program.context, source, "");
     make_kernel(s);
     return other;
 }

@@ -63,6 +63,22 @@ static void has_rewritten(const struct snapshot *snapshot, cl_uint times)
     free(words);
 }
 
+static void last_has_rewritten(cl_uint times)
+{
+    struct snapshot *snapshot = snapshot_pin();
+    has_rewritten(snapshot, times);
+    snapshot_unpin(snapshot);
+}
+
+/* One that the program writes to meanwhile. */
+static struct snapshot_report made_beside(void)
+{
+    struct snapshot_request request = {.stand = rewrites};
+    struct snapshot_report report;
+    cr_assert_eq(snapshot_make(&request, &report), 0, "%s", report.reason);
+    return report;
+}
+
 static uint64_t since(const struct snapshot *snapshot, size_t at)
 {
     struct snapshot_run run;
@@ -115,20 +131,16 @@ Test(snapshot, of_which_nothing_was_written_is_the_one_before, .timeout = 120)
 /* One part of a chunk, which the round ahead read as well. */
 static void reads_in_the_pause(const char *config)
 {
-    struct snapshot_request request = {.stand = rewrites};
-    struct snapshot_report report;
     compares_open_on(config);
     struct snapshot *before = snapshot_pin();
     (void)rewrites(NULL);
-    cr_assert_eq(snapshot_make(&request, &report), 0, "%s", report.reason);
+    struct snapshot_report report = made_beside();
     cr_assert_eq(report.rounds, 1);
     cr_assert_eq(report.copied, 2 * DIGEST_CHUNK);
     cr_assert_eq(report.shared, MUCH - DIGEST_CHUNK);
-    struct snapshot *snapshot = snapshot_pin();
-    has_rewritten(snapshot, 2);
+    last_has_rewritten(2);
     has_rewritten(before, 0);
     snapshot_unpin(before);
-    snapshot_unpin(snapshot);
     compares_close();
 }
 
@@ -140,35 +152,25 @@ TestCall(snapshot, reads_in_the_pause_what_was_written_in_place, reads_in_the_pa
 /* What the pause read took the place of bytes whose digests were known: those are back then. */
 Test(snapshot, knows_what_the_pause_read_from_what_was_there, .timeout = 120)
 {
-    struct snapshot_request request = {.stand = rewrites};
-    struct snapshot_report report;
     compares_open();
     (void)rewrites(NULL);
-    cr_assert_eq(snapshot_make(&request, &report), 0, "%s", report.reason);
-    cr_assert_eq(report.copied, 2 * DIGEST_CHUNK);
+    cr_assert_eq(made_beside().copied, 2 * DIGEST_CHUNK);
     add(rewrite.buffer, FIRST, (cl_uint)-1);
     (void)made();
-    struct snapshot *snapshot = snapshot_pin();
-    has_rewritten(snapshot, 1);
-    snapshot_unpin(snapshot);
+    last_has_rewritten(1);
     compares_close();
 }
 
 /* Of a chunk that the round found the same, and the snapshot before has as well. */
 Test(snapshot, reads_a_part_of_a_chunk_that_is_not_its_own_yet, .timeout = 120)
 {
-    struct snapshot_request request = {.stand = rewrites};
-    struct snapshot_report report;
     compares_open();
     struct snapshot *before = snapshot_pin();
     add(rewrite.buffer, FIRST, 0);
-    cr_assert_eq(snapshot_make(&request, &report), 0, "%s", report.reason);
-    cr_assert_eq(report.copied, DIGEST_CHUNK);
-    struct snapshot *snapshot = snapshot_pin();
-    has_rewritten(snapshot, 1);
+    cr_assert_eq(made_beside().copied, DIGEST_CHUNK);
+    last_has_rewritten(1);
     has_rewritten(before, 0);
     snapshot_unpin(before);
-    snapshot_unpin(snapshot);
     compares_close();
 }
 
@@ -236,18 +238,14 @@ Test(snapshot, shares_all_but_a_few_parts_of_a_chunk, .timeout = 240)
 /* What a device does not digest is read; what it never did it is not asked again. */
 Test(snapshot, is_made_where_digests_fail, .timeout = 120)
 {
-    struct snapshot_request request = {.stand = rewrites};
-    struct snapshot_report report;
     compares_open();
     (void)rewrites(NULL);
     rewrite.breaks = "clEnqueueNDRangeKernel";
     rewrite.error = CL_OUT_OF_RESOURCES;
-    cr_assert_eq(snapshot_make(&request, &report), 0, "%s", report.reason);
+    struct snapshot_report report = made_beside();
     cr_assert_eq(report.copied, DIGEST_CHUNK + MUCH);
     cr_assert_eq(report.shared, 0);
-    struct snapshot *snapshot = snapshot_pin();
-    has_rewritten(snapshot, 2);
-    snapshot_unpin(snapshot);
+    last_has_rewritten(2);
     rewrite.breaks = NULL;
     (void)rewrites(NULL);
     cr_assert_eq(made().copied, MUCH);
@@ -265,10 +263,8 @@ Test(snapshot, that_is_canceled_while_it_digests_leaves_the_one_before, .timeout
     fails(&request, -ECANCELED, before);
     rewrite.cancels = NULL;
     (void)made();
-    struct snapshot *after = snapshot_pin();
-    has_rewritten(after, 2);
+    last_has_rewritten(2);
     has_rewritten(before, 0);
-    snapshot_unpin(after);
     snapshot_unpin(before);
     compares_close();
 }

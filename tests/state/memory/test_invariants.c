@@ -18,12 +18,10 @@ struct pair {
 
 static void pair_open(struct pair *p)
 {
-    const char *text = source;
     engine_rig_open(&p->rig, config);
     const cl_device_id devices[] = {p->rig.device, engine_rig_vdev(&p->rig, "two")};
     p->context = MADE(clCreateContext, NULL, 2, devices, NULL, NULL);
-    p->program = MADE(clCreateProgramWithSource, p->context, 1, &text, NULL);
-    OK(clBuildProgram(p->program, 0, NULL, "", NULL, NULL));
+    p->program = BUILT(p->context, source, "");
     memset(p->words, 3, SIZE);
     p->buffer = engine_buffer(p->context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, SIZE, p->words);
     for (int i = 0; i < 2; i++) {

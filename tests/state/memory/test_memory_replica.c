@@ -36,9 +36,7 @@ static void pair_open(struct pair *p, const char *config)
     p->context = MADE(clCreateContext, NULL, 2, vdevs, NULL, NULL);
     for (int i = 0; i < 2; i++)
         p->queues[i] = MADE(clCreateCommandQueue, p->context, vdevs[i], 0);
-    cl_program program =
-        MADE(clCreateProgramWithSource, p->context, 1, (const char **)&source, NULL);
-    OK(clBuildProgram(program, 0, NULL, NULL, NULL, NULL));
+    cl_program program = BUILT(p->context, source, "");
     p->set = engine_kernel(program, "set");
     p->late = engine_kernel(program, "late");
     p->got = calloc(1, BYTES);

@@ -59,9 +59,7 @@ static void between_moves(void (*work)(cl_context context))
 
 static void build(cl_context context)
 {
-    const char *text = SOURCE;
-    cl_program program = MADE(clCreateProgramWithSource, context, 1, &text, NULL);
-    OK(clBuildProgram(program, 0, NULL, "", NULL, NULL));
+    cl_program program = BUILT(context, SOURCE, "");
     cl_kernel kernel = engine_kernel(program, "add");
     RELEASE(kernel, program);
 }
@@ -237,13 +235,10 @@ Test(moves_builds, a_move_says_what_it_builds_and_how_many_are_left)
     struct engine_program p;
     struct move_report report;
     cl_program programs[3];
-    const char *text = SOURCE;
     engine_rig_open(&rig, CONFIG);
     engine_program_open(&rig, 0, NULL, &p);
-    for (int i = 0; i < 3; i++) {
-        programs[i] = MADE(clCreateProgramWithSource, p.context, 1, &text, NULL);
-        OK(clBuildProgram(programs[i], 0, NULL, "", NULL, NULL));
-    }
+    for (int i = 0; i < 3; i++)
+        programs[i] = BUILT(p.context, SOURCE, "");
     cl_kernel kernel = engine_kernel(programs[1], "add");
     struct move_request request = {.target = engine_rig_key(&rig, "two"), .progress = note_builds};
     move_run(&request, &report);

@@ -11,62 +11,98 @@ static void forget_launches(cl_kernel kernel)
     atomic_store(&((struct kernel *)kernel)->details->marks.group_size, 0);
 }
 
+#define GROUPS "[one] name=one [two] name=two kernel_work_group_size=add:16"
+#define LOCALS "[one] name=one local_memory=8KiB [two] name=two local_memory=4KiB"
+
+static const char turning[] = "__kernel void turn(__global uint *out, __local uint *part)"
+                              "{ size_t i = get_global_id(0), l = get_local_id(0);"
+                              "  part[l] = out[i]; out[i] = part[l] + 1; }";
+
+/* Counters that are 1, a kernel that adds to them, and what a held launch waits for. */
+struct scene {
+    struct engine_program p;
+    cl_mem buffer;
+    cl_kernel kernel;
+    cl_event go;
+};
+
+/* @local: bytes of local memory of `turn`; 0: `add` adds 5. */
+static void scene_open(struct scene *s, const char *config, size_t local)
+{
+    engine_rig_open(&rig, config);
+    engine_program_open(&rig, 0, local ? turning : SOURCE, &s->p);
+    s->buffer = counters(s->p.context, 1);
+    s->kernel = local ? engine_kernel(s->p.program, "turn") : adder(s->p.program, s->buffer, 5);
+    s->go = MADE(clCreateUserEvent, s->p.context);
+    if (local) {
+        OK(clSetKernelArg(s->kernel, 0, sizeof(s->buffer), &s->buffer));
+        OK(clSetKernelArg(s->kernel, 1, local, NULL));
+    }
+}
+
+static cl_int scene_launch(struct scene *s, size_t group, bool held, cl_event *ret_event)
+{
+    const size_t items = WORDS;
+    return clEnqueueNDRangeKernel(s->p.queue, s->kernel, 1, NULL, &items, group ? &group : NULL,
+                                  held, held ? &s->go : NULL, ret_event);
+}
+
+static void scene_forget_local_memory(struct scene *s)
+{
+    atomic_store(&((struct kernel *)s->kernel)->details->marks.local_memory, 0);
+    usage_renew();
+}
+
+/* The counters are that, and the program is there. */
+static void scene_check(struct scene *s, cl_uint expected, const char *place)
+{
+    check_counters(s->p.queue, s->buffer, expected);
+    cr_assert_str_eq(place_of_vdev(), place);
+}
+
+static void scene_close(struct scene *s)
+{
+    RELEASE(s->go, s->kernel, s->buffer);
+    engine_program_close(&s->p);
+}
+
 Test(moves_kernels, held_launches_go_back_to_where_they_can_run)
 {
-    struct engine_program p;
-    const size_t items = WORDS, group = 64;
-    engine_rig_open(&rig, "[one] name=one [two] name=two kernel_work_group_size=add:16");
-    engine_program_open(&rig, 0, SOURCE, &p);
-    cl_mem buffer = counters(p.context, 1);
-    cl_kernel add = adder(p.program, buffer, 5);
-    cl_event go = MADE(clCreateUserEvent, p.context);
-    OK(clEnqueueNDRangeKernel(p.queue, add, 1, NULL, &items, &group, 1, &go, NULL));
-    forget_launches(add);
+    struct scene s;
+    scene_open(&s, GROUPS, 0);
+    OK(scene_launch(&s, 64, true, NULL));
+    forget_launches(s.kernel);
     engine_rig_moves(&rig, "two");
     cr_assert_str_eq(place_of_vdev(), "two");
-    OK(clSetUserEventStatus(go, CL_COMPLETE));
-    check_counters(p.queue, buffer, 6);
-    cr_assert_str_eq(place_of_vdev(), "one");
-    RELEASE(go, add, buffer);
-    engine_program_close(&p);
+    OK(clSetUserEventStatus(s.go, CL_COMPLETE));
+    scene_check(&s, 6, "one");
+    scene_close(&s);
 }
 
 /* What became ready while the program was suspended, and cannot run where it is resumed. */
 Test(moves_kernels, held_launches_go_back_from_where_they_were_resumed, .timeout = 60)
 {
-    struct engine_program p;
-    const size_t items = WORDS, group = 64;
-    engine_rig_open(&rig, "[one] name=one [two] name=two kernel_work_group_size=add:16");
-    engine_program_open(&rig, 0, SOURCE, &p);
-    cl_mem buffer = counters(p.context, 1);
-    cl_kernel add = adder(p.program, buffer, 5);
-    cl_event go = MADE(clCreateUserEvent, p.context);
-    OK(clEnqueueNDRangeKernel(p.queue, add, 1, NULL, &items, &group, 1, &go, NULL));
-    forget_launches(add);
+    struct scene s;
+    scene_open(&s, GROUPS, 0);
+    OK(scene_launch(&s, 64, true, NULL));
+    forget_launches(s.kernel);
     engine_rig_moves(&rig, NULL);
-    OK(clSetUserEventStatus(go, CL_COMPLETE));
+    OK(clSetUserEventStatus(s.go, CL_COMPLETE));
     engine_rig_moves(&rig, "two");
-    check_counters(p.queue, buffer, 6);
-    cr_assert_str_eq(place_of_vdev(), "one");
-    RELEASE(go, add, buffer);
-    engine_program_close(&p);
+    scene_check(&s, 6, "one");
+    scene_close(&s);
 }
 
 /* Nobody but the mover can issue it: the program only waits. */
 Test(moves_kernels, what_became_ready_during_a_suspension_runs_at_the_resume, .timeout = 60)
 {
-    struct engine_program p;
-    const size_t items = WORDS;
-    cl_int error, status = CL_QUEUED;
-    engine_rig_open(&rig, "[one] name=one");
-    engine_program_open(&rig, 0, SOURCE, &p);
-    cl_mem buffer = counters(p.context, 1);
-    cl_kernel add = adder(p.program, buffer, 5);
-    cl_event go = clCreateUserEvent(p.context, &error), done;
-    OK(error);
-    OK(clEnqueueNDRangeKernel(p.queue, add, 1, NULL, &items, NULL, 1, &go, &done));
+    struct scene s;
+    cl_event done;
+    cl_int status = CL_QUEUED;
+    scene_open(&s, "[one] name=one", 0);
+    OK(scene_launch(&s, 0, true, &done));
     engine_rig_moves(&rig, NULL);
-    OK(clSetUserEventStatus(go, CL_COMPLETE));
+    OK(clSetUserEventStatus(s.go, CL_COMPLETE));
     engine_rig_moves(&rig, "one");
     uint64_t until = engine_rig_now() + 20000000000u;
     while (status > CL_COMPLETE && engine_rig_now() < until) {
@@ -74,86 +110,53 @@ Test(moves_kernels, what_became_ready_during_a_suspension_runs_at_the_resume, .t
         engine_rig_sleep(1);
     }
     cr_assert_eq(status, CL_COMPLETE, "status %d", status);
-    check_counters(p.queue, buffer, 6);
-    RELEASE(done, go, add, buffer);
-    engine_program_close(&p);
+    scene_check(&s, 6, "one");
+    RELEASE(done);
+    scene_close(&s);
 }
-
-static const char turning[] = "__kernel void turn(__global uint *out, __local uint *part)"
-                              "{ size_t i = get_global_id(0), l = get_local_id(0);"
-                              "  part[l] = out[i]; out[i] = part[l] + 1; }";
 
 Test(moves_kernels, held_launches_go_back_to_where_there_is_enough_local_memory, .timeout = 60)
 {
-    struct engine_program p;
-    const size_t items = WORDS;
-    engine_rig_open(&rig, "[one] name=one local_memory=8KiB [two] name=two local_memory=4KiB");
-    engine_program_open(&rig, 0, turning, &p);
-    cl_mem buffer = counters(p.context, 1);
-    cl_kernel turn = engine_kernel(p.program, "turn");
-    OK(clSetKernelArg(turn, 0, sizeof(buffer), &buffer));
-    OK(clSetKernelArg(turn, 1, 8192, NULL));
-    cl_event go = MADE(clCreateUserEvent, p.context);
-    OK(clEnqueueNDRangeKernel(p.queue, turn, 1, NULL, &items, NULL, 1, &go, NULL));
-    atomic_store(&((struct kernel *)turn)->details->marks.local_memory, 0);
-    usage_renew();
+    struct scene s;
+    scene_open(&s, LOCALS, 8192);
+    OK(scene_launch(&s, 0, true, NULL));
+    scene_forget_local_memory(&s);
     engine_rig_moves(&rig, "two");
-    OK(clSetKernelArg(turn, 1, 64, NULL)); /* what counts is what it was enqueued with */
-    OK(clSetUserEventStatus(go, CL_COMPLETE));
-    check_counters(p.queue, buffer, 2);
-    cr_assert_str_eq(place_of_vdev(), "one");
-    RELEASE(go, turn, buffer);
-    engine_program_close(&p);
+    OK(clSetKernelArg(s.kernel, 1, 64, NULL)); /* what counts is what it was enqueued with */
+    OK(clSetUserEventStatus(s.go, CL_COMPLETE));
+    scene_check(&s, 2, "one");
+    scene_close(&s);
 }
 
 /* There are drivers that end the process for more local memory than there is: this one would fail
  * in another way. */
 Test(moves_kernels, no_driver_is_given_more_local_memory_than_there_is, .timeout = 60)
 {
-    struct engine_program p;
-    const size_t items = WORDS;
-    engine_rig_open(&rig, "[one] name=one local_memory=8KiB [two] name=two local_memory=4KiB");
-    engine_program_open(&rig, 0, turning, &p);
-    cl_mem buffer = counters(p.context, 1);
-    cl_kernel turn = engine_kernel(p.program, "turn");
-    cl_event go = MADE(clCreateUserEvent, p.context);
-    OK(clSetKernelArg(turn, 0, sizeof(buffer), &buffer));
-    OK(clSetKernelArg(turn, 1, 8192, NULL));
+    struct scene s;
+    scene_open(&s, LOCALS, 8192);
     engine_rig_moves(&rig, "two");
     cr_assert_eq(emu_shared_arm(rig.emu, "two", 1, "clEnqueueNDRangeKernel", CL_INVALID_VALUE), 0);
-    OK(clEnqueueNDRangeKernel(p.queue, turn, 1, NULL, &items, NULL, 0, NULL, NULL));
-    check_counters(p.queue, buffer, 2);
-    cr_assert_str_eq(place_of_vdev(), "one");
-    OK(clEnqueueNDRangeKernel(p.queue, turn, 1, NULL, &items, NULL, 1, &go, NULL));
-    atomic_store(&((struct kernel *)turn)->details->marks.local_memory, 0);
-    usage_renew();
+    OK(scene_launch(&s, 0, false, NULL));
+    scene_check(&s, 2, "one");
+    OK(scene_launch(&s, 0, true, NULL));
+    scene_forget_local_memory(&s);
     engine_rig_moves(&rig, "two");
-    OK(clSetUserEventStatus(go, CL_COMPLETE));
-    check_counters(p.queue, buffer, 3);
-    cr_assert_str_eq(place_of_vdev(), "one");
-    RELEASE(go, turn, buffer);
-    engine_program_close(&p);
+    OK(clSetUserEventStatus(s.go, CL_COMPLETE));
+    scene_check(&s, 3, "one");
+    scene_close(&s);
 }
 
 /* It goes to where it was, and back, and not for ever. */
 Test(moves_kernels, launches_that_no_device_can_run_are_refused, .timeout = 60)
 {
-    struct engine_program p;
-    const size_t items = WORDS;
-    engine_rig_open(&rig, "[one] name=one local_memory=8KiB [two] name=two local_memory=4KiB");
-    engine_program_open(&rig, 0, turning, &p);
-    cl_mem buffer = counters(p.context, 1);
-    cl_kernel turn = engine_kernel(p.program, "turn");
-    OK(clSetKernelArg(turn, 0, sizeof(buffer), &buffer));
-    OK(clSetKernelArg(turn, 1, 16384, NULL));
+    struct scene s;
+    scene_open(&s, LOCALS, 16384);
     engine_rig_moves(&rig, "two");
-    cr_assert_eq(clEnqueueNDRangeKernel(p.queue, turn, 1, NULL, &items, NULL, 0, NULL, NULL),
-                 CL_OUT_OF_RESOURCES);
-    OK(clSetKernelArg(turn, 1, 4096, NULL));
-    OK(clEnqueueNDRangeKernel(p.queue, turn, 1, NULL, &items, NULL, 0, NULL, NULL));
-    check_counters(p.queue, buffer, 2);
-    RELEASE(turn, buffer);
-    engine_program_close(&p);
+    cr_assert_eq(scene_launch(&s, 0, false, NULL), CL_OUT_OF_RESOURCES);
+    OK(clSetKernelArg(s.kernel, 1, 4096, NULL));
+    OK(scene_launch(&s, 0, false, NULL));
+    check_counters(s.p.queue, s.buffer, 2);
+    scene_close(&s);
 }
 
 /* POCL takes more than it says it takes, on each of its devices. */
@@ -189,27 +192,20 @@ Test(moves_kernels, arguments_beyond_what_a_device_says_it_takes_move, .timeout 
 /* A launch is made, or held, on a device that cannot run it while its origin is gone. */
 static void origin_is_gone(bool held)
 {
-    struct engine_program p;
-    const size_t items = WORDS, group = 64;
-    engine_rig_open(&rig, "[one] name=one [two] name=two [three] name=three "
-                          "kernel_work_group_size=add:16");
-    engine_program_open(&rig, 0, SOURCE, &p);
-    cl_mem buffer = counters(p.context, 1);
-    cl_kernel add = adder(p.program, buffer, 5);
-    cl_event go = MADE(clCreateUserEvent, p.context);
+    struct scene s;
+    scene_open(&s, "[one] name=one [two] name=two [three] name=three kernel_work_group_size=add:16",
+               0);
     engine_rig_moves(&rig, "two");
     if (held)
-        OK(clEnqueueNDRangeKernel(p.queue, add, 1, NULL, &items, &group, 1, &go, NULL));
-    forget_launches(add);
+        OK(scene_launch(&s, 64, true, NULL));
+    forget_launches(s.kernel);
     engine_rig_moves(&rig, "three");
     cr_assert_eq(emu_shared_vanish(rig.emu, "one"), 0);
     if (!held)
-        OK(clEnqueueNDRangeKernel(p.queue, add, 1, NULL, &items, &group, 0, NULL, NULL));
-    OK(clSetUserEventStatus(go, CL_COMPLETE));
-    check_counters(p.queue, buffer, 6);
-    cr_assert_str_eq(place_of_vdev(), "two");
-    RELEASE(go, add, buffer);
-    engine_program_close(&p);
+        OK(scene_launch(&s, 64, false, NULL));
+    OK(clSetUserEventStatus(s.go, CL_COMPLETE));
+    scene_check(&s, 6, "two");
+    scene_close(&s);
 }
 
 TestCall(moves_kernels, launches_go_to_the_device_before_where_the_first_is_gone,
@@ -220,26 +216,21 @@ TestCall(moves_kernels, held_launches_go_to_the_device_before_where_the_first_is
 /* No device can run it by then: its event says so, and what follows is not kept waiting. */
 Test(moves_kernels, held_launches_that_no_device_can_run_end_in_error)
 {
-    struct engine_program p;
-    const size_t items = WORDS, group = 64;
-    cl_int error, status = 0;
-    engine_rig_open(&rig, "[one] name=one [two] name=two kernel_work_group_size=add:16");
-    engine_program_open(&rig, 0, SOURCE, &p);
-    cl_mem buffer = counters(p.context, 1);
-    cl_kernel add = adder(p.program, buffer, 5);
-    cl_event go = clCreateUserEvent(p.context, &error), done;
-    OK(error);
-    OK(clEnqueueNDRangeKernel(p.queue, add, 1, NULL, &items, &group, 1, &go, &done));
-    forget_launches(add);
+    struct scene s;
+    cl_event done;
+    cl_int status = 0;
+    scene_open(&s, GROUPS, 0);
+    OK(scene_launch(&s, 64, true, &done));
+    forget_launches(s.kernel);
     engine_rig_moves(&rig, "two");
     cr_assert_eq(emu_shared_vanish(rig.emu, "one"), 0);
-    OK(clSetUserEventStatus(go, CL_COMPLETE));
+    OK(clSetUserEventStatus(s.go, CL_COMPLETE));
     cr_assert_eq(clWaitForEvents(1, &done), CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
     OK(clGetEventInfo(done, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL));
     cr_assert_eq(status, CL_INVALID_WORK_GROUP_SIZE);
-    check_counters(p.queue, buffer, 1);
-    RELEASE(done, go, add, buffer);
-    engine_program_close(&p);
+    check_counters(s.p.queue, s.buffer, 1);
+    RELEASE(done);
+    scene_close(&s);
 }
 
 /* One kernel, launched by several threads at once, on queues of their own. */

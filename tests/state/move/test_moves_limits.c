@@ -129,12 +129,9 @@ Test(deadline, passes_while_programs_build, .timeout = 60)
 {
     static struct timed t;
     struct move_report report;
-    const char *text = SOURCE;
     timed_open(&t, "[one] name=one [two] name=two build_ms=200");
-    for (int i = 0; i < 20; i++) {
-        cl_program program = MADE(clCreateProgramWithSource, t.program.context, 1, &text, NULL);
-        OK(clBuildProgram(program, 0, NULL, "", NULL, NULL));
-    }
+    for (int i = 0; i < 20; i++)
+        (void)BUILT(t.program.context, SOURCE, "");
     uint64_t before = engine_rig_now();
     timed_move(&t, 300, NULL, &report);
     cr_assert_eq(report.result, MOVE_EXPIRED, "%s", move_result_name(report.result));
@@ -148,13 +145,10 @@ Test(deadline, or_a_cancellation_comes_while_programs_build, .timeout = 60)
     static struct timed t;
     static atomic_bool cancel;
     struct move_report report;
-    const char *text = SOURCE;
     pthread_t thread;
     timed_open(&t, "[one] name=one [two] name=two build_ms=200");
-    for (int i = 0; i < 5; i++) {
-        cl_program program = MADE(clCreateProgramWithSource, t.program.context, 1, &text, NULL);
-        OK(clBuildProgram(program, 0, NULL, "", NULL, NULL));
-    }
+    for (int i = 0; i < 5; i++)
+        (void)BUILT(t.program.context, SOURCE, "");
     cr_assert_eq(pthread_create(&thread, NULL, cancel_soon, &cancel), 0);
     timed_move(&t, 0, &cancel, &report);
     cr_assert_eq(report.result, MOVE_CANCELED, "%s", move_result_name(report.result));
@@ -259,10 +253,8 @@ static void use_alignment(struct engine_rig *rig)
 static void use_language(struct engine_rig *rig)
 {
     struct engine_program p;
-    const char *text = SOURCE;
     engine_program_open(rig, 0, NULL, &p);
-    cl_program program = MADE(clCreateProgramWithSource, p.context, 1, &text, NULL);
-    OK(clBuildProgram(program, 0, NULL, "-cl-std=CL3.0", NULL, NULL));
+    (void)BUILT(p.context, SOURCE, "-cl-std=CL3.0");
 }
 
 static const struct refusal refusals[] = {

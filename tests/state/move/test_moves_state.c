@@ -49,8 +49,7 @@ static void make_programs(struct state *s)
     const cl_program inputs[] = {s->library, s->object};
     s->program = MADE(clLinkProgram, s->context, 0, NULL, "", 2, inputs, NULL, NULL);
     OK(clReleaseProgram(header));
-    s->plain = MADE(clCreateProgramWithSource, s->other, 1, (const char **)&plain_text, NULL);
-    OK(clBuildProgram(s->plain, 0, NULL, "-DUNUSED=1 -cl-kernel-arg-info", NULL, NULL));
+    s->plain = BUILT(s->other, plain_text, "-DUNUSED=1 -cl-kernel-arg-info");
     s->every = engine_kernel(s->program, "every");
     s->add = engine_kernel(s->plain, "add");
 }

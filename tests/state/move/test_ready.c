@@ -123,14 +123,12 @@ Test(ready, a_move_takes_over_what_was_made_ahead)
 Test(ready, what_came_since_is_made_by_the_next_pass_or_by_the_move)
 {
     static struct worker w;
-    const char *text = SOURCE;
     uint32_t behind;
     worker_open(&w, THREE);
     prewarms(&w.rig, "two");
     (void)ready_for(&behind);
     cr_expect_eq(behind, 0);
-    cl_program more = MADE(clCreateProgramWithSource, w.p.context, 1, &text, NULL);
-    OK(clBuildProgram(more, 0, NULL, "", NULL, NULL));
+    cl_program more = BUILT(w.p.context, SOURCE, "");
     cl_kernel share = engine_kernel(more, "share");
     cl_context other = MADE(clCreateContext, NULL, 1, &w.rig.device, NULL, NULL);
     cr_expect_str_eq(ready_for(&behind), "two");
@@ -307,13 +305,9 @@ static void *prewarm_long(void *data)
 
 static void programs_open(const char *config)
 {
-    const char *text = SOURCE;
     worker_open(&long_one.w, config);
-    for (int i = 0; i < PROGRAMS; i++) {
-        long_one.programs[i] =
-            MADE(clCreateProgramWithSource, long_one.w.p.context, 1, &text, NULL);
-        OK(clBuildProgram(long_one.programs[i], 0, NULL, "", NULL, NULL));
-    }
+    for (int i = 0; i < PROGRAMS; i++)
+        long_one.programs[i] = BUILT(long_one.w.p.context, SOURCE, "");
 }
 
 static void long_begin(pthread_t *ret_thread)
@@ -511,9 +505,7 @@ Test(ready, a_move_to_a_device_that_is_built_for_goes_on_with_what_is_there)
 static void build_on(void *data, unsigned round)
 {
     const struct engine_program *p = data;
-    const char *text = SOURCE;
-    cl_program program = MADE(clCreateProgramWithSource, p->context, 1, &text, NULL);
-    OK(clBuildProgram(program, 0, NULL, "", NULL, NULL));
+    cl_program program = BUILT(p->context, SOURCE, "");
     RELEASE(engine_kernel(program, round % 2 ? "add" : "share"), program);
 }
 

@@ -34,8 +34,7 @@ static void duo_begin(struct duo *d)
     d->devices[0] = d->rig.device;
     d->devices[1] = engine_rig_vdev(&d->rig, "two");
     d->context = MADE(clCreateContext, NULL, VDEVS_USED, d->devices, NULL, NULL);
-    d->program = MADE(clCreateProgramWithSource, d->context, 1, &program, NULL);
-    OK(clBuildProgram(d->program, 0, NULL, "", NULL, NULL));
+    d->program = BUILT(d->context, program, "");
     for (cl_uint i = 0; i < WORDS; i++)
         d->words[i] = i * 2654435761u;
     d->buffer = engine_buffer(d->context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, SIZE, d->words);
@@ -270,8 +269,7 @@ static void work_long(struct duo *d, cl_uint on, cl_event *ret_event)
                        "}\n";
     const cl_uint turns = 200000000;
     const size_t one = 1;
-    cl_program program = MADE(clCreateProgramWithSource, d->context, 1, &text, NULL);
-    OK(clBuildProgram(program, 0, NULL, "", NULL, NULL));
+    cl_program program = BUILT(d->context, text, "");
     cl_kernel work = engine_kernel(program, "work");
     cl_mem word = engine_buffer(d->context, CL_MEM_READ_WRITE, sizeof(cl_uint), NULL);
     OK(clSetKernelArg(work, 0, sizeof(cl_mem), &word));
@@ -663,8 +661,7 @@ static void many_open(struct many *m)
         m->devices[i] = engine_rig_vdev(&m->rig, name);
     }
     m->context = MADE(clCreateContext, NULL, VDEVS, m->devices, NULL, NULL);
-    m->program = MADE(clCreateProgramWithSource, m->context, 1, &program, NULL);
-    OK(clBuildProgram(m->program, 0, NULL, "", NULL, NULL));
+    m->program = BUILT(m->context, program, "");
     for (cl_uint i = 0; i < MANY_WORDS; i++)
         m->words[i] = i * 2654435761u;
     m->buffer =

@@ -30,8 +30,7 @@ TestSuite(program_library, .timeout = 300);
 
 static cl_program make(const char *text, const char *options)
 {
-    cl_program program = MADE(clCreateProgramWithSource, context, 1, &text, NULL);
-    OK(clBuildProgram(program, 0, NULL, options, NULL, NULL));
+    cl_program program = BUILT(context, text, options);
     return program;
 }
 

@@ -52,9 +52,7 @@ Test(program_many, each_device_has_what_was_built_for_it, .timeout = 300)
     open_on("[one] name=one base=1 [two] name=two base=1 [three] name=three base=1 "
             "[four] name=four base=1");
     for (int round = 0; round < ROUNDS; round++) {
-        cl_program program =
-            MADE(clCreateProgramWithSource, context, 1, (const char **)&source, NULL);
-        OK(clBuildProgram(program, 0, NULL, "", NULL, NULL));
+        cl_program program = BUILT(context, source, "");
         for (int i = 0; i < VDEVS_MADE; i++) {
             cr_assert_eq(status_of(program, i), CL_BUILD_SUCCESS);
             must_run(program, i);
@@ -97,8 +95,7 @@ Test(program_many, of_equal_devices_one_builds, .timeout = 300)
     for (size_t i = 1; i < ARRAY_SIZE(names); i++)
         devices[i] = engine_rig_vdev_on(rig.devices[i]);
     context = MADE(clCreateContext, NULL, ARRAY_SIZE(names), devices, NULL, NULL);
-    cl_program program = MADE(clCreateProgramWithSource, context, 1, (const char **)&source, NULL);
-    OK(clBuildProgram(program, 0, NULL, "", NULL, NULL));
+    cl_program program = BUILT(context, source, "");
     for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
         loads[i] = emu_shared_calls(rig.emu, names[i], "clCreateProgramWithBinary");
         all += loads[i];

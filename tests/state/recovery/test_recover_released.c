@@ -15,19 +15,34 @@ static void CL_CALLBACK note_end(cl_mem memory, void *told)
     atomic_store((atomic_bool *)told, true);
 }
 
+/* A buffer that a command wrote, whose end is told. */
+static cl_mem written_buffer(struct play *play, atomic_bool *told)
+{
+    const cl_uint n = 7;
+    cl_mem buffer = engine_buffer(play->program.context, CL_MEM_READ_WRITE, BYTES, NULL);
+    OK(clSetMemObjectDestructorCallback(buffer, note_end, told));
+    OK(clEnqueueFillBuffer(play->program.queue, buffer, &n, sizeof(n), 0, BYTES, 0, NULL, NULL));
+    OK(clFinish(play->program.queue));
+    return buffer;
+}
+
+/* It comes until then. */
+static bool is_told(atomic_bool *told, uint64_t until)
+{
+    while (!atomic_load(told) && clock_now_ns() < until)
+        clock_sleep(NS_PER_MS);
+    return atomic_load(told);
+}
+
 /* What a program lets go of is kept until the next snapshot, of which it knows nothing: that is not
  * put off then. */
 Test(recover, who_waits_for_an_end_is_seen, .timeout = 60)
 {
     static struct play play;
     static atomic_bool told;
-    const cl_uint n = 7;
     open_rig("");
     open_play(&play, 0);
-    cl_mem gone = engine_buffer(play.program.context, CL_MEM_READ_WRITE, BYTES, NULL);
-    OK(clSetMemObjectDestructorCallback(gone, note_end, &told));
-    OK(clEnqueueFillBuffer(play.program.queue, gone, &n, sizeof(n), 0, BYTES, 0, NULL, NULL));
-    OK(clFinish(play.program.queue));
+    cl_mem gone = written_buffer(&play, &told);
     cr_assert(!protect_is_waited_for());
     move_lock(); /* no snapshot is made meanwhile */
     OK(clReleaseMemObject(gone));
@@ -35,8 +50,7 @@ Test(recover, who_waits_for_an_end_is_seen, .timeout = 60)
     cr_assert(!atomic_load(&told));
     move_unlock();
     cr_assert_eq(protect_now(), 0);
-    while (!atomic_load(&told))
-        clock_sleep(NS_PER_MS);
+    cr_assert(is_told(&told, UINT64_MAX));
     cr_assert(!protect_is_waited_for());
     close_play(&play);
 }
@@ -47,19 +61,11 @@ Test(recover, who_waits_for_an_end_does_not_wait_for_the_interval, .timeout = 60
 {
     static struct play play;
     static atomic_bool told[3];
-    const cl_uint n = 7;
     open_rig("");
     open_play(&play, 0);
     for (unsigned i = 0; i < 3; i++) {
-        cl_mem gone = engine_buffer(play.program.context, CL_MEM_READ_WRITE, BYTES, NULL);
-        OK(clSetMemObjectDestructorCallback(gone, note_end, &told[i]));
-        OK(clEnqueueFillBuffer(play.program.queue, gone, &n, sizeof(n), 0, BYTES, 0, NULL, NULL));
-        OK(clFinish(play.program.queue));
-        OK(clReleaseMemObject(gone));
-        uint64_t deadline = clock_now_ns() + 15 * NS_PER_S;
-        while (!atomic_load(&told[i]) && clock_now_ns() < deadline)
-            clock_sleep(NS_PER_MS);
-        cr_assert(atomic_load(&told[i]));
+        OK(clReleaseMemObject(written_buffer(&play, &told[i])));
+        cr_assert(is_told(&told[i], clock_now_ns() + 15 * NS_PER_S));
     }
     close_play(&play);
 }
@@ -87,22 +93,27 @@ Test(recover, who_waits_for_an_end_does_not_wait_for_the_budget, .timeout = 120)
     static struct play play;
     static atomic_bool told;
     struct protect_status status;
-    const cl_uint n = 7;
     open_rig("link_mb_s=40");
     open_play(&play, 0);
     snapshot_that_cost_much(&play);
-    cl_mem gone = engine_buffer(play.program.context, CL_MEM_READ_WRITE, BYTES, NULL);
-    OK(clSetMemObjectDestructorCallback(gone, note_end, &told));
-    OK(clEnqueueFillBuffer(play.program.queue, gone, &n, sizeof(n), 0, BYTES, 0, NULL, NULL));
-    OK(clFinish(play.program.queue));
-    OK(clReleaseMemObject(gone));
+    OK(clReleaseMemObject(written_buffer(&play, &told)));
     protect_read(&status);
     cr_assert_geq(status.downtime_ns, 50 * NS_PER_MS);
-    uint64_t over = status.at_ns + status.downtime_ns * 50; /* half of what the budget asks for */
-    while (!atomic_load(&told) && clock_now_ns() < over)
-        clock_sleep(NS_PER_MS);
-    cr_assert(atomic_load(&told));
+    /* Half of what the budget asks for. */
+    cr_assert(is_told(&told, status.at_ns + status.downtime_ns * 50));
     close_play(&play);
+}
+
+/* Make, write and release so many buffers. */
+static void release_many(struct play *play, unsigned count, size_t size)
+{
+    const cl_uint word = 7;
+    for (unsigned i = 0; i < count; i++) {
+        cl_mem buffer = engine_buffer(play->program.context, CL_MEM_READ_WRITE, size, NULL);
+        OK(clEnqueueFillBuffer(play->program.queue, buffer, &word, sizeof(word), 0, 4096, 0, NULL,
+                               NULL));
+        OK(clReleaseMemObject(buffer));
+    }
 }
 
 static atomic_uint asked;
@@ -118,16 +129,10 @@ static enum budget_answer refuse(const struct budget_need *need)
 Test(recover, what_was_released_makes_room, .timeout = 60)
 {
     struct play play;
-    cl_uint word = 7;
     open_rig("memory=1MiB");
     open_play(&play, 0);
     budget_set_policy(refuse);
-    for (unsigned i = 0; i < 20; i++) {
-        cl_mem large = engine_buffer(play.program.context, CL_MEM_READ_WRITE, 600u << 10, NULL);
-        OK(clEnqueueFillBuffer(play.program.queue, large, &word, sizeof(word), 0, 4096, 0, NULL,
-                               NULL));
-        OK(clReleaseMemObject(large));
-    }
+    release_many(&play, 20, 600u << 10);
     cr_assert(is_on("a"));
     cr_assert_eq(asked, 0);
     budget_set_policy(NULL);
@@ -145,18 +150,12 @@ Test(recover, what_was_released_is_let_go_seldom_where_there_is_room, .timeout =
 {
     struct play play;
     struct protect_status before, after;
-    cl_uint word = 7;
     open_rig("");
     open_play(&play, 0);
     budget_set_policy(grant);
     budget_grant(0, 40u << 10);
     protect_read(&before);
-    for (unsigned i = 0; i < 200; i++) {
-        cl_mem small = engine_buffer(play.program.context, CL_MEM_READ_WRITE, 10u << 10, NULL);
-        OK(clEnqueueFillBuffer(play.program.queue, small, &word, sizeof(word), 0, 4096, 0, NULL,
-                               NULL));
-        OK(clReleaseMemObject(small));
-    }
+    release_many(&play, 200, 10u << 10);
     protect_read(&after);
     cr_assert_leq(after.snapshots - before.snapshots, 10);
     budget_set_policy(NULL);
@@ -167,17 +166,11 @@ Test(recover, what_was_released_is_let_go_seldom_where_there_is_room, .timeout =
 Test(recover, what_was_released_is_let_go_before_room_is_refused, .timeout = 60)
 {
     struct play play;
-    cl_uint word = 7;
     open_rig("");
     open_play(&play, 0);
     budget_set_policy(refuse);
     budget_grant(0, 40u << 10);
-    for (unsigned i = 0; i < 60; i++) {
-        cl_mem small = engine_buffer(play.program.context, CL_MEM_READ_WRITE, 10u << 10, NULL);
-        OK(clEnqueueFillBuffer(play.program.queue, small, &word, sizeof(word), 0, 4096, 0, NULL,
-                               NULL));
-        OK(clReleaseMemObject(small));
-    }
+    release_many(&play, 60, 10u << 10);
     budget_set_policy(NULL);
     close_play(&play);
 }
