@@ -5,7 +5,6 @@
 
 #include "agent/cli/client.h"
 #include "agent/cli/select.h"
-#include "agent/cli/verb.h"
 #include "state/base/clock.h"
 
 /* The verbs, in the order in which the help and the manual list them. */

@@ -1,7 +1,6 @@
 #include "agent/cli/verb.h"
 
 #include <getopt.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "agent/cli/select.h"

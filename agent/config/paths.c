@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +12,6 @@
 #include "state/base/cleanup.h"
 #include "state/base/files/access.h"
 #include "state/base/files/file.h"
-#include "state/base/files/folder.h"
 
 #define SOCKET_NAME    "agent.sock"
 #define LINES_SIZE_MAX (1u << 20)

@@ -1,12 +1,10 @@
 #include "agent/config/servers.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "agent/config/paths.h"
-#include "state/base/files/folder.h"
 #include "state/server/address.h"
 
 static bool servers_may_begin(char byte)

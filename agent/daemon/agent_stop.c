@@ -3,7 +3,6 @@
 
 #include "agent/daemon/costs/costs.h"
 #include "agent/daemon/metrics/metrics.h"
-#include "agent/daemon/peers.h"
 #include "agent/daemon/servers/servers.h"
 
 static void agent_stop_close_if_open(uv_handle_t *handle)

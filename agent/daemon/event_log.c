@@ -11,9 +11,6 @@
 #include "state/base/bytes/little_endian.h"
 #include "state/base/bytes/text.h"
 #include "state/base/clock.h"
-#include "state/base/files/access.h"
-#include "state/base/files/file.h"
-#include "state/base/files/owned.h"
 
 /* A record of a file is a frame of the protocol, as it is in memory. */
 #define LENGTH_SIZE  4

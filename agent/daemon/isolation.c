@@ -1,4 +1,3 @@
-#include "agent/daemon/agent.h"
 #include "agent/daemon/operations/governor.h"
 
 #include <errno.h>

@@ -9,9 +9,7 @@
 #include <unistd.h>
 
 #include "agent/config/process.h"
-#include "agent/daemon/agent.h"
 #include "agent/daemon/costs/costs.h"
-#include "agent/daemon/event_log.h"
 #include "agent/daemon/metrics/metrics.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/operation.h"

@@ -1,6 +1,5 @@
 #include "agent/doctor/doctor.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/protocol/protocol.h"
 #include "state/base/cleanup.h"
 
 int images_name_folder(const struct output *output, const char *word, char ret_path[PATH_MAX])

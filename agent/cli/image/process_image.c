@@ -12,7 +12,6 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "agent/config/paths.h"
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
 #include "state/image/image_read.h"

@@ -8,7 +8,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/config/paths.h"
 #include "state/base/array.h"
 #include "state/base/bytes/text.h"
 #include "state/base/cleanup.h"

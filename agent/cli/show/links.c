@@ -9,10 +9,8 @@
 #include <unistd.h>
 
 #include "agent/cli/launch.h"
-#include "agent/config/paths.h"
 #include "state/driver/cost.h"
 #include "state/driver/device_key.h"
-#include "state/driver/inventory.h"
 #include "state/driver/links.h"
 
 static const uint64_t sizes[] = {1ull << 20, 64ull << 20, 1ull << 30};

@@ -1,7 +1,6 @@
 #include "agent/cli/show/pane.h"
 
 #include <curses.h>
-#include <limits.h>
 #include <string.h>
 
 #include "state/base/bytes/text.h"

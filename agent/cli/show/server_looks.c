@@ -4,14 +4,11 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/cli/show/output.h"
-#include "agent/config/paths.h"
 #include "agent/config/servers.h"
 #include "state/base/clock.h"
 #include "state/server/news.h"

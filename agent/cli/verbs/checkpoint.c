@@ -1,12 +1,9 @@
-#include <limits.h>
 #include <string.h>
 
-#include "agent/cli/client.h"
 #include "agent/cli/image/images.h"
 #include "agent/cli/image/process.h"
 #include "agent/cli/select.h"
 #include "state/base/clock.h"
-#include "state/image/image_folder.h"
 
 /* Images of a running program, made once or periodically. */
 

@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/cli/client.h"
 #include "agent/cli/image/process.h"
 #include "agent/cli/show/reports.h"
 #include "agent/cli/verb.h"

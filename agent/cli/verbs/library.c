@@ -6,7 +6,6 @@
 #include "agent/cli/verb.h"
 #include "agent/config/config.h"
 #include "agent/config/device_names.h"
-#include "agent/config/paths.h"
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
 #include "state/library/library.h"

@@ -4,7 +4,6 @@
 #include "agent/cli/client.h"
 #include "agent/cli/image/images.h"
 #include "agent/cli/select.h"
-#include "agent/cli/verb.h"
 
 #define BAR_WIDTH 30
 /* First words of the reason why a program cannot leave its device (state/move/move_lock.c). */

@@ -2,7 +2,6 @@
 
 #include "agent/cli/client.h"
 #include "agent/cli/select.h"
-#include "agent/protocol/protection.h"
 
 struct protect {
     struct request asked;

@@ -11,12 +11,8 @@
 #include "agent/config/device_names.h"
 #include "agent/config/process.h"
 #include "agent/protocol/common_messages.h"
-#include "agent/protocol/protection.h"
-#include "policy/settings.h"
 #include "state/base/bytes/text.h"
 #include "state/base/cleanup.h"
-#include "state/base/files/file.h"
-#include "state/driver/device_key.h"
 #include "state/driver/served.h"
 #include "state/image/image_graph.h"
 

@@ -1,11 +1,9 @@
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "agent/cli/verb.h"
-#include "agent/config/paths.h"
 
 /* Executes a server, which is a separate program: this one opens no drivers. */
 

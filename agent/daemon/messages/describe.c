@@ -6,8 +6,6 @@
 #include "agent/daemon/servers/servers.h"
 #include "policy/reseat_limits.h"
 
-#include <string.h>
-
 #include "state/base/clock.h"
 
 /* What agent/protocol/messages.txt says that clients are told, where that takes a computation. */

@@ -1,6 +1,5 @@
 #include "agent/daemon/agent_messages.h"
 #include "agent/daemon/clients.h"
-#include "agent/daemon/devices/device_list.h"
 #include "agent/daemon/event_log.h"
 #include "agent/daemon/messages/messages.h"
 #include "agent/daemon/operations/governor.h"

@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "agent/daemon/metrics/metrics_priv.h"
-#include "agent/protocol/request.h"
 #include "state/base/clock.h"
 
 const double histogram_bounds[BUCKETS] = {0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30};

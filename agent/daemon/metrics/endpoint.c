@@ -1,5 +1,4 @@
 #include <errno.h>
-#include <limits.h>
 #include <microhttpd.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,4 @@
 #include <errno.h>
-#include <inttypes.h>
 #include <string.h>
 
 #include "agent/daemon/operations/drains.h"

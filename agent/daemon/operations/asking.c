@@ -2,14 +2,12 @@
 #include <string.h>
 
 #include "agent/daemon/agent_messages.h"
-#include "agent/daemon/event_log.h"
 #include "agent/daemon/metrics/metrics.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/verbs.h"
 #include "agent/daemon/power/power.h"
 #include "agent/protocol/common_messages.h"
 #include "state/base/clock.h"
-#include "state/driver/device_key.h"
 
 /* Requests to programs, and programs' answers. */
 

@@ -7,7 +7,6 @@
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/verbs.h"
-#include "agent/daemon/peers.h"
 #include "agent/daemon/power/power.h"
 
 static const struct operation_kind operation_kinds[REQUEST_VERBS] = {

@@ -1,5 +1,4 @@
 #include "agent/daemon/messages/messages.h"
-#include <string.h>
 #include <unistd.h>
 
 #include "agent/daemon/event_log.h"

@@ -1,5 +1,4 @@
 #include <errno.h>
-#include <string.h>
 
 #include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/verbs.h"

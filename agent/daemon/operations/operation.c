@@ -1,5 +1,4 @@
 #include <stdlib.h>
-#include <string.h>
 
 #include "agent/daemon/event_log.h"
 #include "agent/daemon/operations/operation.h"

@@ -5,7 +5,6 @@
 #include "agent/daemon/metrics/metrics.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/grants.h"
-#include "agent/daemon/peers.h"
 
 /* Calls of programs that are blocked until memory is free. */
 

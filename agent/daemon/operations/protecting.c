@@ -1,5 +1,3 @@
-#include <string.h>
-
 #include "agent/daemon/operations/verbs.h"
 #include "agent/protocol/message.h"
 

@@ -5,8 +5,6 @@
 #include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/verbs.h"
-#include "policy/decide.h"
-#include "state/driver/device_key.h"
 
 /*
  * Programs whose long launches also run on other devices: those that an operator named, or those

@@ -1,8 +1,6 @@
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "agent/config/paths.h"
 #include "agent/config/process.h"
 #include "agent/daemon/costs/costs.h"
 #include "agent/daemon/operations/drains.h"

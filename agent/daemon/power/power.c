@@ -1,6 +1,5 @@
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "agent/daemon/agent_messages.h"
 #include "agent/daemon/peers.h"

@@ -5,7 +5,6 @@
 #include "agent/daemon/agent_messages.h"
 #include "agent/daemon/costs/costs.h"
 #include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/power/power.h"
 #include "agent/daemon/power/power_priv.h"
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"

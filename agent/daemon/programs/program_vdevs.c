@@ -1,7 +1,6 @@
 #include <string.h>
 
 #include "agent/daemon/agent_messages.h"
-#include "agent/daemon/devices/device_list.h"
 #include "agent/daemon/programs/registry.h"
 #include "state/base/array.h"
 

@@ -10,7 +10,6 @@
 #include "agent/config/process.h"
 #include "agent/daemon/agent_messages.h"
 #include "agent/daemon/event_log.h"
-#include "agent/daemon/peers.h"
 #include "state/base/bytes/size.h"
 
 #define PROGRAM_FILE_MAX (256u << 10)
