@@ -57,8 +57,7 @@ struct config_list {
      */
     bool (*is_wrong)(struct config_entry *entry, char *ret_reason, size_t size);
 };
-extern const struct config_list config_list_devices, config_list_programs, config_list_servers,
-    config_list_users;
+extern const struct config_list config_lists[CONFIG_LISTS];
 
 /** The value of a setting, of the struct @of, as text for the file. */
 #define CONFIG_VALUE_MAX (4 * CONFIG_NAME_MAX)

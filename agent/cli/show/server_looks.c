@@ -34,7 +34,7 @@ static size_t server_looks_find_servers(struct server_line *ret_lines)
 
     if (config_load_effective(NULL, 0, &config, &ignored))
         config = (struct config){.path = ""};
-    for (size_t i = 0; i < config.server_count && count < SERVERS_MAX; i++) {
+    for (size_t i = 0; i < config.lists[CONFIG_SERVERS].count && count < SERVERS_MAX; i++) {
         const char *name, *address;
         config_server(&config, i, &name, &address);
         struct server_line *line = &ret_lines[count++];

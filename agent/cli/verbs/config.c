@@ -74,12 +74,14 @@ static json_t *config_json_of_policy(const struct config *config)
     return object;
 }
 
-static json_t *config_json_of_list(const struct config_list *list, void *entries, size_t count)
+static json_t *config_json_of_list(const struct config *config, enum config_list_kind kind)
 {
+    const struct config_list *list = &config_lists[kind];
+    const char *entries = config->lists[kind].entries;
     json_t *array = json_array();
 
-    for (size_t i = 0; i < count; i++) {
-        struct config_entry *entry = (void *)((char *)entries + i * list->entry_size);
+    for (size_t i = 0; i < config->lists[kind].count; i++) {
+        const struct config_entry *entry = (const void *)(entries + i * list->entry_size);
         json_t *object = json_pack("{s:i}", "line", (int)entry->line);
         for (unsigned j = 0; j < list->field_count; j++) {
             if (entry->given & 1u << j) {
@@ -94,14 +96,12 @@ static json_t *config_json_of_list(const struct config_list *list, void *entries
 
 static json_t *config_json(const struct config *config)
 {
-    return json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o}", "file", output_text(config->path), "policy",
-        config_json_of_policy(config), "devices",
-        config_json_of_list(&config_list_devices, config->devices, config->device_count),
-        "programs",
-        config_json_of_list(&config_list_programs, config->programs, config->program_count),
-        "servers", config_json_of_list(&config_list_servers, config->servers, config->server_count),
-        "users", config_json_of_list(&config_list_users, config->users, config->user_count));
+    json_t *object = json_pack("{s:o, s:o}", "file", output_text(config->path), "policy",
+                               config_json_of_policy(config));
+
+    for (unsigned i = 0; i < CONFIG_LISTS; i++)
+        json_object_set_new(object, config_lists[i].name, config_json_of_list(config, i));
+    return object;
 }
 
 /** Settings given as options. The texts are borrowed. */

@@ -538,7 +538,7 @@ void servers_configure(struct agent *agent)
     for (server = agent->servers; server; server = next) {
         bool stays = !server->configured;
         next = server->next;
-        for (size_t i = 0; i < config->server_count && !stays; i++) {
+        for (size_t i = 0; i < config->lists[CONFIG_SERVERS].count && !stays; i++) {
             config_server(config, i, &name, &address);
             stays = !strcmp(name, server->name) && !strcmp(address, server->address);
         }
@@ -548,7 +548,7 @@ void servers_configure(struct agent *agent)
             agent->events->server_leaves(agent, server, true);
         }
     }
-    for (size_t i = 0; i < config->server_count; i++) {
+    for (size_t i = 0; i < config->lists[CONFIG_SERVERS].count; i++) {
         config_server(config, i, &name, &address);
         server = servers_find(agent, name);
         int error = server ? 0 : servers_add(agent, name, address, true, &server);
@@ -575,7 +575,7 @@ int servers_init(struct agent *agent)
     if ((error = paths_state(folder)) ||
         (error = paths_join(folder, "servers", agent->servers_path)))
         return error;
-    for (size_t i = 0; i < agent->config.server_count && i < SERVERS_MAX; i++) {
+    for (size_t i = 0; i < agent->config.lists[CONFIG_SERVERS].count && i < SERVERS_MAX; i++) {
         config_server(&agent->config, i, &name, &address);
         if (!servers_create(agent, name, address, true))
             return -ENOMEM;
