@@ -380,9 +380,7 @@ int peers_listen(struct agent *agent)
 
 void peers_sweep(struct agent *agent)
 {
-    struct peer *next;
-
-    for (struct peer *peer = agent->peers; peer; peer = next) {
+    for (struct peer *peer = agent->peers, *next; peer; peer = next) {
         next = peer->next;
         if (peer->role == PEER_UNKNOWN && uv_now(&agent->loop) - peer->since_ms > SILENT_MS)
             peer_close(peer);

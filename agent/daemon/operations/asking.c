@@ -331,9 +331,7 @@ static void asking_end_all(struct agent *agent, struct program *program, const c
                            const char *does, const char *follows, const char *result,
                            const char *reason)
 {
-    struct operation *next;
-
-    for (struct operation *op = agent->operations; op; op = next) {
+    for (struct operation *op = agent->operations, *next; op; op = next) {
         next = op->next;
         if (op->program != program || op->state != OPERATION_SENT ||
             !(OPERATIONS_REPORTED & OPERATION_BIT(op->verb)))

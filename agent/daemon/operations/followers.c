@@ -141,9 +141,7 @@ static void followers_finish(struct agent *agent, struct operation *follower)
 
 void followers_tick(struct agent *agent)
 {
-    struct operation *next;
-
-    for (struct operation *op = agent->operations; op; op = next) {
+    for (struct operation *op = agent->operations, *next; op; op = next) {
         next = op->next;
         if (!followers_is_one(op) || agent->changed || followers_waits(agent, op))
             continue;
@@ -187,9 +185,7 @@ void followers_add(struct peer *client, enum request_verb verb, uint32_t device,
 
 void followers_undone(struct agent *agent, uint32_t device)
 {
-    struct operation *next;
-
-    for (struct operation *op = agent->operations; op; op = next) {
+    for (struct operation *op = agent->operations, *next; op; op = next) {
         next = op->next;
         if (op->verb == REQUEST_DRAIN && op->target == device) {
             peer_error(op->client, ERR_FAILED,

@@ -221,9 +221,7 @@ static void govern_sample_program(struct program *program, uint64_t now)
  */
 static void govern_look(struct agent *agent, bool tick)
 {
-    struct program *next;
-
-    for (struct program *program = agent->programs; program; program = next) {
+    for (struct program *program = agent->programs, *next; program; program = next) {
         next = program->next;
         if (tick && program_sweep(agent, program))
             continue;

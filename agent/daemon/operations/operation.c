@@ -153,9 +153,7 @@ bool operation_moves(const struct agent *agent, const struct program *program)
 
 void operations_cancel(struct peer *client, unsigned verb_bits, bool gone)
 {
-    struct operation *next;
-
-    for (struct operation *op = client->agent->operations; op; op = next) {
+    for (struct operation *op = client->agent->operations, *next; op; op = next) {
         next = op->next;
         if (op->client == client && verb_bits & OPERATION_BIT(op->verb))
             verbs[op->verb].cancel(client->agent, op, gone);
@@ -164,9 +162,7 @@ void operations_cancel(struct peer *client, unsigned verb_bits, bool gone)
 
 void operations_expire(struct agent *agent)
 {
-    struct operation *next;
-
-    for (struct operation *op = agent->operations; op; op = next) {
+    for (struct operation *op = agent->operations, *next; op; op = next) {
         next = op->next;
         if (op->expires_ms && uv_now(&agent->loop) >= op->expires_ms && verbs[op->verb].expire)
             verbs[op->verb].expire(agent, op);

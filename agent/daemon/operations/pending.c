@@ -93,9 +93,7 @@ void pending_take(struct peer *peer, struct message *whole)
 
 void pending_drop(struct agent *agent, const struct program *program)
 {
-    struct pending *next;
-
-    for (struct pending *pending = agent->governor->needs; pending; pending = next) {
+    for (struct pending *pending = agent->governor->needs, *next; pending; pending = next) {
         next = pending->next;
         if (!program || pending->program == program)
             pending_drop_one(agent, pending);

@@ -110,9 +110,7 @@ static bool resume_queues(const struct operation *op)
 
 struct peer *resume_ends(struct agent *agent, const struct operation *done, const char *result)
 {
-    struct operation *next;
-
-    for (struct operation *op = resume_waiting(agent->operations); op; op = next) {
+    for (struct operation *op = resume_waiting(agent->operations), *next; op; op = next) {
         struct peer *client = op->client;
         next = resume_waiting(op->next);
         if (op->program != done->program || !(op->vdevs & done->vdevs))
@@ -146,10 +144,9 @@ void resume_cancel(struct agent *agent, struct operation *op, bool gone)
 
 bool resume_cancel_program(struct agent *agent, const struct program *program)
 {
-    struct operation *next;
     bool any = false;
 
-    for (struct operation *op = resume_waiting(agent->operations); op; op = next) {
+    for (struct operation *op = resume_waiting(agent->operations), *next; op; op = next) {
         next = resume_waiting(op->next);
         if (op->program == program) {
             resume_cancel(agent, op, false);
@@ -161,9 +158,7 @@ bool resume_cancel_program(struct agent *agent, const struct program *program)
 
 void resume_forget(struct agent *agent, const struct program *program)
 {
-    struct operation *next;
-
-    for (struct operation *op = resume_waiting(agent->operations); op; op = next) {
+    for (struct operation *op = resume_waiting(agent->operations), *next; op; op = next) {
         next = resume_waiting(op->next);
         if (op->program == program) {
             client_refuse(op->client, ERR_GONE, program, "ended before it had a device");
@@ -198,9 +193,7 @@ static bool resume_look(struct agent *agent, struct operation *op)
 
 void resume_tick(struct agent *agent)
 {
-    struct operation *next;
-
-    for (struct operation *op = resume_waiting(agent->operations); op; op = next) {
+    for (struct operation *op = resume_waiting(agent->operations), *next; op; op = next) {
         next = resume_waiting(op->next);
         (void)resume_look(agent, op);
     }

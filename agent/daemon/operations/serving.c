@@ -173,9 +173,7 @@ void serving_leaves(struct agent *agent, struct server *server, bool leaves)
 
 void serving_tick(struct agent *agent)
 {
-    struct server *next;
-
-    for (struct server *server = agent->servers; server; server = next) {
+    for (struct server *server = agent->servers, *next; server; server = next) {
         next = server->next;
         if (!server->leaves)
             continue;

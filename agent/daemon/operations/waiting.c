@@ -107,9 +107,7 @@ static bool waiting_holds(const struct agent *agent, const struct operation *op)
 
 void waiting_tick(struct agent *agent)
 {
-    struct operation *next;
-
-    for (struct operation *op = agent->operations; op; op = next) {
+    for (struct operation *op = agent->operations, *next; op; op = next) {
         next = op->next;
         if (op->verb == REQUEST_WAIT && waiting_holds(agent, op))
             waiting_answer(agent, op);
@@ -118,9 +116,7 @@ void waiting_tick(struct agent *agent)
 
 void waiting_ends(struct agent *agent, const struct program *program)
 {
-    struct operation *next;
-
-    for (struct operation *op = agent->operations; op; op = next) {
+    for (struct operation *op = agent->operations, *next; op; op = next) {
         next = op->next;
         if (op->verb != REQUEST_WAIT || op->program != program)
             continue;

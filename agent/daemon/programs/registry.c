@@ -250,9 +250,7 @@ bool program_sweep(struct agent *agent, struct program *program)
 
 void programs_sweep(struct agent *agent)
 {
-    struct program *next;
-
-    for (struct program *program = agent->programs; program; program = next) {
+    for (struct program *program = agent->programs, *next; program; program = next) {
         next = program->next;
         (void)program_sweep(agent, program);
     }

@@ -601,9 +601,7 @@ void servers_stop(struct agent *agent)
 
 void servers_finish(struct agent *agent)
 {
-    struct server *next;
-
-    for (struct server *server = agent->servers; server; server = next) {
+    for (struct server *server = agent->servers, *next; server; server = next) {
         next = server->next;
         free(server);
     }
