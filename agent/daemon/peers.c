@@ -1,6 +1,6 @@
 #include "agent/daemon/peers.h"
 #include "agent/daemon/event_log.h"
-#include "agent/daemon/operations/grants.h"
+#include "agent/daemon/operations/governor.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -1,9 +1,8 @@
 #include "agent/daemon/agent_messages.h"
 #include "agent/daemon/messages/messages.h"
-#include "agent/daemon/operations/grants.h"
+#include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/verbs.h"
 #include "agent/daemon/power/power.h"
-#include "agent/daemon/servers/servers.h"
 #include "policy/reseat_limits.h"
 
 #include "state/base/clock.h"

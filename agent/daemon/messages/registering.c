@@ -1,7 +1,6 @@
 #include "agent/daemon/agent_messages.h"
 #include "agent/daemon/costs/costs.h"
 #include "agent/daemon/messages/messages.h"
-#include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/verbs.h"
 #include "agent/daemon/power/power.h"
 #include "agent/protocol/common_messages.h"

@@ -4,7 +4,6 @@
 
 #include "agent/daemon/metrics/metrics_priv.h"
 #include "agent/daemon/operations/governor.h"
-#include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/operation.h"
 #include "agent/daemon/power/power.h"
 #include "agent/daemon/servers/servers.h"

@@ -1,9 +1,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/governor.h"
-#include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/verbs.h"
 #include "state/base/bytes/size.h"
 

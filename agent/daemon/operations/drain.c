@@ -1,9 +1,8 @@
 #include <string.h>
 
 #include "agent/daemon/event_log.h"
-#include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/governor.h"
-#include "agent/daemon/operations/grants.h"
+#include "agent/daemon/operations/verbs.h"
 #include "agent/protocol/common_messages.h"
 
 #define IN_MS_MAX 10000000000ull

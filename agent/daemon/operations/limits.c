@@ -5,7 +5,6 @@
 #include "agent/daemon/agent_messages.h"
 #include "agent/daemon/event_log.h"
 #include "agent/daemon/operations/governor.h"
-#include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/operation.h"
 #include "agent/daemon/power/power.h"
 #include "state/base/bytes/size.h"

@@ -1,7 +1,6 @@
 #include "agent/daemon/event_log.h"
-#include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/governor.h"
-#include "agent/daemon/operations/grants.h"
+#include "agent/daemon/operations/verbs.h"
 #include "state/driver/served.h"
 
 /*

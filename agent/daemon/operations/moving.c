@@ -1,6 +1,5 @@
 #include <errno.h>
 
-#include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/verbs.h"
 
 /** Set the start device of a program that has not called OpenCL: there is nothing to move. */

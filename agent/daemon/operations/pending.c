@@ -4,7 +4,6 @@
 #include "agent/daemon/agent_messages.h"
 #include "agent/daemon/metrics/metrics.h"
 #include "agent/daemon/operations/governor.h"
-#include "agent/daemon/operations/grants.h"
 
 /* Calls of programs that are blocked until memory is free. */
 

@@ -1,6 +1,5 @@
 #include <string.h>
 
-#include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/verbs.h"
 
 /*

@@ -1,5 +1,5 @@
-#include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/governor.h"
+#include "agent/daemon/operations/verbs.h"
 #include "agent/protocol/common_messages.h"
 
 bool rebalance_step(struct agent *agent)

@@ -1,7 +1,6 @@
 #include <string.h>
 
 #include "agent/daemon/operations/governor.h"
-#include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/verbs.h"
 
 /*

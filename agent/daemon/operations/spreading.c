@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/verbs.h"
 

@@ -2,7 +2,6 @@
 
 #include "agent/daemon/event_log.h"
 #include "agent/daemon/operations/governor.h"
-#include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/verbs.h"
 
 /*

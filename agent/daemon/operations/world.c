@@ -3,9 +3,7 @@
 
 #include "agent/config/process.h"
 #include "agent/daemon/costs/costs.h"
-#include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/governor.h"
-#include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/verbs.h"
 #include "agent/daemon/power/power.h"
 #include "policy/reseat_limits.h"
