@@ -105,6 +105,8 @@ int operation_begin(struct agent *agent, const struct operation *wish,
     if (op->client)
         op->client->request = NULL; /* The operation notes its own events, also a refusal. */
     op->begun_ms = uv_now(&agent->loop);
+    if (op->expires_ms)
+        op->expires_ms += GRACE_MS;
     op->asked.vdev = wish->vdev == PROGRAM_ALL_VDEVS ? REQUEST_ALL_VDEVS : (uint32_t)wish->vdev;
     program_device_names(agent, op->program, wish->vdev, true, op->from, sizeof(op->from));
     if (target)
@@ -112,7 +114,6 @@ int operation_begin(struct agent *agent, const struct operation *wish,
     else if (op->verb == REQUEST_RESUME)
         program_device_names(agent, op->program, wish->vdev, false, op->to, sizeof(op->to));
     uint64_t timeout_ms = op->asked.timeout_ms;
-    op->expires_ms = timeout_ms ? uv_now(&agent->loop) + timeout_ms + GRACE_MS : 0;
     op->asked.deadline_ns = timeout_ms ? clock_now_ns() + timeout_ms * 1000000 : 0;
     asking_send(agent, op, target);
     return 0;

@@ -165,21 +165,11 @@ void followers_add(struct peer *client, enum request_verb verb, uint32_t device,
                    uint64_t timeout_ms)
 {
     struct agent *agent = client->agent;
-    struct operation wish = {.verb = verb,
-                             .client = client,
-                             .by_pid = client->pid,
-                             .by_uid = client->uid,
-                             .asked.timeout_ms = timeout_ms,
-                             .target = device};
+    struct operation wish = operation_of(NULL, verb, PROGRAM_ALL_VDEVS, client);
 
-    struct operation *op = operation_add(agent, &wish);
-
-    if (!op) {
-        client_no_memory(client);
-        return;
-    }
-    op->expires_ms = op->asked.timeout_ms ? uv_now(&agent->loop) + op->asked.timeout_ms : 0;
-    agent->changed = true;
+    wish.asked.timeout_ms = timeout_ms;
+    wish.target = device;
+    agent->changed = operation_add(agent, &wish) || agent->changed;
 }
 
 void followers_undone(struct agent *agent, uint32_t device)

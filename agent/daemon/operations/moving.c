@@ -104,7 +104,8 @@ static void moving_forward(struct operation *op, const struct inventory_entry *t
     }
     op->client = op->asked.detach ? NULL : client;
     if (operation_begin(agent, op, target)) {
-        client_no_memory(client);
+        if (op->asked.detach)
+            client_no_memory(client);
         operation_release(agent, op,
                           &(struct operation_end){.result = RESULT_ROLLED_BACK, .reason = ""});
     } else if (op->asked.detach) {

@@ -123,15 +123,22 @@ void operations_init(const struct operation_kind *kinds);
 
 /**
  * A new operation that is in no list yet. The caller completes it and passes it to
- * operation_begin() or operation_add().
+ * operation_begin(), operation_add() or operation_follow().
  *
+ * @program  NULL: the operation is of a device.
  * @vdev    One of the program's, or PROGRAM_ALL_VDEVS.
  * @client  NULL: the policy asks.
  */
 struct operation operation_of(struct program *program, enum request_verb verb, size_t vdev,
                               struct peer *client);
-/** Add a copy of @wish in the state OPERATION_WAITING. NULL: no memory. */
+/**
+ * Add a copy of @wish in the state OPERATION_WAITING, which expires after its timeout, if it has
+ * one. NULL: no memory; its client was told.
+ */
 struct operation *operation_add(struct agent *agent, const struct operation *wish);
+/** As operation_add(), of a client that follows one operation of these verbs at a time. */
+struct operation *operation_follow(struct agent *agent, const struct operation *wish,
+                                   unsigned verb_bits);
 /**
  * Change the state, and note the event that the program was asked. Returns false and changes
  * nothing where the new state cannot follow the present one.
@@ -194,7 +201,7 @@ void operation_take(const msgpack_object *map, struct operation *op);
  *
  * @wish    Copied.
  * @target  NULL: the previous device, or host memory.
- * Returns 0 or -ENOMEM.
+ * Returns 0, or -ENOMEM; the client was told.
  */
 MUST_CHECK int operation_begin(struct agent *agent, const struct operation *wish,
                                const struct inventory_entry *target);
@@ -231,7 +238,7 @@ void liveness_heard(struct agent *agent, struct program *program);
  */
 void liveness_look(struct agent *agent, struct program *program);
 
-/* ---- what clients are told: MSG_REPORT, reports.c ---- */
+/* ---- what clients are told: MSG_REPORT ---- */
 
 /** Put "app": the identity of the program. */
 void report_put_program(struct frame *frame, const struct program *program);

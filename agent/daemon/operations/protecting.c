@@ -67,7 +67,6 @@ void protecting_handle(struct peer *client, struct message *message)
     programs_save(agent, program);
     if (!program->connected)
         report_plain(client, program, "", "", RESULT_DONE, false);
-    else if (client_finds_program(client, program) &&
-             protecting_ask(agent, program, client, field_u64(map, "timeout_ms", 0)))
-        client_no_memory(client);
+    else if (client_finds_program(client, program))
+        (void)!protecting_ask(agent, program, client, field_u64(map, "timeout_ms", 0));
 }

@@ -59,13 +59,10 @@ void resume_queue(const struct operation *wish, uint32_t only, const char *why)
     struct operation *op = operation_add(agent, wish);
     struct frame frame;
 
-    if (!op) {
-        client_no_memory(client);
+    if (!op)
         return;
-    }
     op->chosen = false;
     op->queued = resume_enqueue(agent, op->program, op->vdevs, only);
-    op->expires_ms = op->asked.timeout_ms ? uv_now(&agent->loop) + op->asked.timeout_ms : 0;
     operation_note(agent, op, RESULT_QUEUED, why);
     frame_init(&frame, MSG_NOTICE);
     report_put_program(&frame, op->program);
