@@ -17,10 +17,6 @@ static void describe_names(struct frame *frame, const struct agent *agent,
         if (program->policy.ways & (1u << i))
             frame_string(frame, NULL, policy_way_name((enum policy_way)(1u << i)));
     frame_end(frame);
-    frame_array(frame, "ready");
-    for (size_t i = 0; i < program->ready_count; i++)
-        devices_put_place(agent, frame, NULL, program->ready[i].device);
-    frame_end(frame);
     spreading_put_names(agent, program, frame);
 }
 
@@ -88,8 +84,7 @@ static uint64_t describe_age(uint64_t at_ns)
 
 void describe_program(const struct agent *agent, const struct program *program, struct frame *frame)
 {
-    const struct program_protect *protect = &program->status.protect;
-    const struct program_loss *loss = &program->status.loss;
+    const struct program_status *status = &program->status;
     const struct pending *pending = pending_of(agent, program, UINT_MAX);
     const struct program_images none = {.every_ms = 0};
     const struct program_images *images = program->images ? program->images : &none;
@@ -97,19 +92,15 @@ void describe_program(const struct agent *agent, const struct program *program, 
         .program = program,
         .state = program_state(program),
         .device = vdev_device_name(agent, program->vdevs),
-        .status = &program->status,
-        .managed = &program->managed,
-        .protect = protect,
-        .loss = loss,
         .images = images,
         .moving = asking_moving(agent, program),
         .pinned = "",
         .ticket = pending ? pending->ticket : 0,
         .limited = program->policy.quota != LEDGER_NO_LIMIT,
         .quota_bytes = program->policy.quota == LEDGER_NO_LIMIT ? 0 : program->policy.quota,
-        .snapshot_age_ns = describe_age(protect->at_ns),
-        .protected_ns = protect->on ? describe_age(protect->since_ns) : 0,
-        .loss_age_ns = loss->count ? describe_age(loss->at_ns) : 0,
+        .snapshot_age_ns = describe_age(status->protect.at_ns),
+        .protected_ns = status->protect.on ? describe_age(status->protect.since_ns) : 0,
+        .loss_age_ns = status->loss.count ? describe_age(status->loss.at_ns) : 0,
         .image_age_ms = images->image[0] ? uv_now(&agent->loop) - images->made_ms : 0,
     };
 
@@ -182,19 +173,9 @@ static void describe_users(struct agent *agent, const struct peer *peer,
     frame_u64(frame, "used_bytes", used);
 }
 
-/** The device's server and the link to it. Local devices have neither. */
-static void describe_place(const struct agent *agent, const struct inventory_entry *entry,
-                           struct frame *frame)
-{
-    static const struct server none;
-    const struct server *server = servers_of(agent, entry);
-
-    frame_string(frame, "state", server ? server_device_state(server, entry) : "up");
-    put_shown_host(frame, server ? server : &none);
-}
-
 void describe_devices(struct agent *agent, const struct peer *peer, struct frame *frame)
 {
+    static const struct server none; /* Local devices have no server, and no link to it. */
     const struct inventory *inventory = &agent->devices.inventory;
 
     programs_sweep(agent);
@@ -206,7 +187,9 @@ void describe_devices(struct agent *agent, const struct peer *peer, struct frame
         const struct inventory_entry *entry = &inventory->entries[i];
         frame_map(frame, NULL);
         put_shown_device(frame, entry);
-        describe_place(agent, entry, frame);
+        const struct server *server = servers_of(agent, entry);
+        frame_string(frame, "state", server ? server_device_state(server, entry) : "up");
+        put_shown_host(frame, server ? server : &none);
         uint32_t index = devices_index(agent, entry);
         if (index != LEDGER_NONE)
             describe_entry(agent, index, frame);

@@ -72,10 +72,6 @@ struct registered {
 /** A program as clients are told of it. */
 struct described {
     const struct program *program;
-    const struct program_status *status;
-    const struct managed *managed;
-    const struct program_protect *protect;
-    const struct program_loss *loss;
     const struct operation *moving; /**< What moves it; or NULL. */
     const struct program_images *images;
     const char *state, *device, *pinned;

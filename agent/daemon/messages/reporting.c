@@ -41,20 +41,6 @@ static void reporting_put_exclusions(const struct agent *agent, const struct pro
     frame_end(frame);
 }
 
-/**
- * Kernels whose launches cannot be split into pieces: a move waits for the end of such a launch.
- */
-static void reporting_put_whole(const struct program *program, struct frame *frame)
-{
-    frame_array(frame, "whole");
-    for (size_t i = 0; i < program->whole_count; i++) {
-        frame_map(frame, NULL);
-        agent_put_whole(frame, &program->whole[i]);
-        frame_end(frame);
-    }
-    frame_end(frame);
-}
-
 /** The policy's explanation, one string a line, after a note of the facts that are not known. */
 static void reporting_put_lines(const struct agent *agent, const struct program_device *vdev,
                                 struct frame *frame, char *text)
@@ -102,8 +88,7 @@ void explain_handle(struct peer *client, struct message *message)
     describe_program(agent, program, &frame);
     frame_bool(&frame, "named", vdev != PROGRAM_ALL_VDEVS);
     reporting_put_exclusions(agent, program, &frame);
-    reporting_put_whole(program, &frame);
-    frame_u64(&frame, "policy_moved", program->managed.moved);
+    put_explained(&frame, program);
     event_log_put_moves(agent, program, &frame);
     frame_array(&frame, "devices");
     for (uint32_t i = 0; i < program->vdev_count; i++) {

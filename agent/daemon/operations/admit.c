@@ -259,33 +259,14 @@ static void admit_queue(struct agent *agent, const struct operation *op, uint32_
     pending_queue(agent, pending_of(agent, op->program, 1u << index), vdev);
 }
 
-static void admit_leave(struct agent *agent, const struct operation *op, uint32_t index)
-{
-    struct program_device *vdev = &op->program->vdevs[index];
-
-    ledger_place(&agent->ledger, &vdev->entry, LEDGER_NONE);
-    vdev->suspended = true;
-    admit_queue(agent, op, index);
-}
-
-static void admit_count_move(struct agent *agent, struct managed *managed)
-{
-    struct governor *governor = agent->governor;
-    uint64_t now = uv_now(&agent->loop);
-
-    managed->moved_ms[managed->moved++ % PROGRAM_MOVES_MAX] = now;
-    governor->moved_ms[governor->moved++ % GOVERN_MOVES_MAX] = now;
-}
-
 void admit_fail(struct agent *agent, const struct operation *op, const struct operation_end *end)
 {
-    const char *result = end->result, *reason = end->reason;
-    bool lasting = end->lasting;
+    const char *result = end->result;
     struct program *program = op->program;
     bool refused = strcmp(result, RESULT_REFUSED) == 0;
-    enum program_exclusion_cause cause = lasting   ? EXCLUSION_BUILD
-                                         : refused ? EXCLUSION_REFUSED
-                                                   : EXCLUSION_FAILED;
+    enum program_exclusion_cause cause = end->lasting ? EXCLUSION_BUILD
+                                         : refused    ? EXCLUSION_REFUSED
+                                                      : EXCLUSION_FAILED;
 
     if (strcmp(result, RESULT_AGAIN) == 0 || strcmp(result, RESULT_ENDED) == 0 ||
         strcmp(result, RESULT_UNKNOWN) == 0)
@@ -293,19 +274,21 @@ void admit_fail(struct agent *agent, const struct operation *op, const struct op
     if (op->target != LEDGER_NONE && cause == EXCLUSION_FAILED && ledger_sync_believe(program))
         losses_failed(agent, op->target);
     /* Record the failure for requests of operators too: the policy need not repeat it. */
-    if (op->target != LEDGER_NONE && (op->ours || lasting))
-        exclusions_add(agent, program, op->target, cause, reason);
+    if (op->target != LEDGER_NONE && (op->ours || end->lasting))
+        exclusions_add(agent, program, op->target, cause, end->reason);
     else if (op->ours)
         exclusions_rest(agent, program);
     if (op->ours) {
         snprintf(program->managed.why, sizeof(program->managed.why), "its %s was %s: %.180s",
-                 operation_name(op), refused ? "refused" : "rolled back", reason);
+                 operation_name(op), refused ? "refused" : "rolled back", end->reason);
     }
 }
 
 void admit_settle(struct agent *agent, const struct operation *op, const struct operation_end *end)
 {
+    struct governor *governor = agent->governor;
     struct program *program = op->program;
+    struct managed *managed = &program->managed;
     bool suspends = op->verb == REQUEST_SUSPEND;
     unsigned moved = end->moved;
 
@@ -314,28 +297,33 @@ void admit_settle(struct agent *agent, const struct operation *op, const struct 
         if (!(op->vdevs & (1u << i)))
             continue;
         if (moved & (1u << i) && suspends) {
-            admit_leave(agent, op, i);
+            ledger_place(&agent->ledger, &vdev->entry, LEDGER_NONE);
+            vdev->suspended = true;
+            admit_queue(agent, op, i);
         } else if (moved & (1u << i)) {
             admit_arrive(agent, op, i);
         } else if (vdev->entry.target == op->target) {
             vdev->arrived = false;
             ledger_keep(&agent->ledger, &vdev->entry, LEDGER_NONE, 0);
+            /* It may not learn in time that the operation ended. */
             if (suspends && program->unresponsive)
-                admit_queue(agent, op, i); /* An unresponsive program may not learn in time that the
-                                              operation ended. */
+                admit_queue(agent, op, i);
         }
         if (!suspends && moved & (1u << i))
             vdev->chosen = op->chosen;
+        /* The operator wants it to stay suspended, also where the policy had suspended it. */
         if (suspends && !op->ours)
-            vdev->displaced = false; /* If the policy had suspended it, the operator now wants it to
-                                        stay suspended. */
+            vdev->displaced = false;
     }
     if (moved == 0) {
         admit_fail(agent, op, end);
     } else {
-        program->managed.rest_ms = 0;
-        if (op->ours && !suspends && op->asked.manner != REQUEST_NEEDED)
-            admit_count_move(agent, &program->managed);
+        managed->rest_ms = 0;
+        if (op->ours && !suspends && op->asked.manner != REQUEST_NEEDED) {
+            uint64_t now = uv_now(&agent->loop);
+            managed->moved_ms[managed->moved++ % PROGRAM_MOVES_MAX] = now;
+            governor->moved_ms[governor->moved++ % GOVERN_MOVES_MAX] = now;
+        }
         if (!suspends)
             pending_answer(agent, program, moved, WAY_AGAIN, "the program is on another device");
         programs_save(agent, program);

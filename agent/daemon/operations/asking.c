@@ -360,12 +360,6 @@ void asking_unreachable(struct agent *agent, struct program *program, bool ended
  * does not count.
  */
 
-static bool asking_awaits(const struct agent *agent, const struct program *program)
-{
-    return program->managed.shrinks || power_awaits(program) ||
-           operation_sent(agent, program, OPERATIONS_REPORTED);
-}
-
 /**
  * End the program's requests with errors to the waiting clients. The policy then chooses other
  * programs.
@@ -396,7 +390,10 @@ void liveness_look(struct agent *agent, struct program *program)
 {
     struct frame frame;
 
-    if (!program->peer || !asking_awaits(agent, program)) {
+    bool owes = program->managed.shrinks || power_awaits(program) ||
+                operation_sent(agent, program, OPERATIONS_REPORTED);
+
+    if (!program->peer || !owes) {
         program->unanswered = 0;
     } else if (++program->unanswered == UNANSWERED_MAX) {
         asking_give_up(agent, program);

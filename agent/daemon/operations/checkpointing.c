@@ -57,7 +57,7 @@ void checkpointing_answered(struct agent *agent, const struct operation *op,
         (void)!operation_begin(agent, &wish, NULL); /* Without memory, the program keeps it. */
     }
     if (op->asked.parks)
-        resume_later(agent, program, op->ran);
+        (void)resume_later(agent, program, op->ran, LEDGER_NONE);
 }
 
 /** A program that is not connected or is suspended makes its next image when it is back. */

@@ -118,12 +118,6 @@ void grants_look(struct agent *agent, struct program *program)
 
 /* ---- what programs say of what they have ---- */
 
-static uint32_t ledger_sync_device_of(struct agent *agent, const struct program_device *vdev)
-{
-    return vdev->has_device && !vdev_is_off(vdev) ? devices_index_of_key(agent, &vdev->device)
-                                                  : LEDGER_NONE;
-}
-
 bool ledger_sync_believe(const struct program *program)
 {
     return access_may_manage(geteuid(), program->uid);
@@ -159,7 +153,9 @@ static void ledger_sync_place_sources(struct agent *agent, const struct program 
 static void ledger_sync_place(struct agent *agent, struct program_device *vdev)
 {
     struct ledger *ledger = &agent->ledger;
-    uint32_t device = ledger_sync_device_of(agent, vdev);
+    uint32_t device = vdev->has_device && !vdev_is_off(vdev)
+                          ? devices_index_of_key(agent, &vdev->device)
+                          : LEDGER_NONE;
 
     if (device == vdev->entry.device)
         return;

@@ -24,8 +24,7 @@
  * Mark a device as lost, and send no program there.
  *
  * @longer  Wait twice as long as last time before the next query, so that a program that often
- * loses
- *        the device does not keep all others off it.
+ *          loses the device does not keep all others off it.
  */
 static void losses_take_away(struct agent *agent, uint32_t index, bool longer, const char *why)
 {
@@ -71,9 +70,8 @@ void losses_note(struct agent *agent, struct program *program, uint32_t index, b
         const char *why = loss->count ? loss->reason : "it does not say why";
         if (ledger_sync_believe(program) && !loss->works)
             losses_take_away(agent, device, false, why);
-        else
-            exclusions_add(agent, program, device, EXCLUSION_FAILED,
-                           why); /* another device is tried */
+        else /* Another device is tried. */
+            exclusions_add(agent, program, device, EXCLUSION_FAILED, why);
     }
     if (vdev->seeks && !sought)
         losses_queue(agent, program, index);
@@ -104,12 +102,6 @@ void losses_failed(struct agent *agent, uint32_t index)
         losses_take_away(agent, index, true, "a program could not go there");
 }
 
-/** True when the agent's own lister can list the device, because no server provides it. */
-static bool losses_is_listed_by_us(const struct agent *agent, const struct inventory_entry *entry)
-{
-    return agent->devices.environment && (!entry || !served_is_address(entry->key.icd));
-}
-
 void losses_listed(struct agent *agent)
 {
     for (uint32_t i = 0; i < agent->ledger.count; i++) {
@@ -137,14 +129,6 @@ static const struct program *losses_waits_for(const struct agent *agent,
     return NULL;
 }
 
-/** True when the device was lost with a driver process that served only that program. */
-static bool losses_lost_process(const struct program *program, const struct inventory_entry *entry)
-{
-    const struct program_loss *loss = &program->status.loss;
-
-    return loss->count && loss->isolated && device_key_equal(&loss->device, &entry->key);
-}
-
 void losses_hurry(struct agent *agent)
 {
     uint64_t now = uv_now(&agent->loop);
@@ -156,7 +140,9 @@ void losses_hurry(struct agent *agent)
         bool first = device->lost && !device->lost_asked && device->lost_wait_ms == ASK_MS &&
                      device->lost_ask_ms > now;
         const struct program *program = entry && first ? losses_waits_for(agent, entry) : NULL;
-        if (program && losses_lost_process(program, entry)) {
+        const struct program_loss *loss = program ? &program->status.loss : NULL;
+        /* It was lost with a driver process that served only that program. */
+        if (loss && loss->count && loss->isolated && device_key_equal(&loss->device, &entry->key)) {
             losses_give_back(agent, device, "is tried with its driver in another process");
         } else if (program) {
             device->lost_ask_ms = now;
@@ -177,7 +163,8 @@ void losses_tick(struct agent *agent)
         if (!device->lost || device->lost_asked || now < device->lost_ask_ms)
             continue;
         const struct inventory_entry *entry = devices_entry(agent, i);
-        if (!losses_is_listed_by_us(agent, entry)) {
+        /* A server's watcher reports its devices; the agent's own lister lists the others. */
+        if (!agent->devices.environment || (entry && served_is_address(entry->key.icd))) {
             if (!entry || !entry->lost)
                 losses_give_back(agent, device, "answers again");
         } else if (!agent->devices.listing || list) {

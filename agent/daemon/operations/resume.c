@@ -30,9 +30,7 @@ static void resume_give_up(struct agent *agent, struct operation *op)
     operation_settle(agent, op, NULL);
 }
 
-/** Let virtual devices of @program queue. Returns, as bits, those that did not queue before. */
-static unsigned resume_enqueue(struct agent *agent, struct program *program, unsigned vdevs,
-                               uint32_t only)
+unsigned resume_later(struct agent *agent, struct program *program, unsigned vdevs, uint32_t only)
 {
     unsigned added = 0;
 
@@ -62,7 +60,7 @@ void resume_queue(const struct operation *wish, uint32_t only, const char *why)
     if (!op)
         return;
     op->chosen = false;
-    op->queued = resume_enqueue(agent, op->program, op->vdevs, only);
+    op->queued = resume_later(agent, op->program, op->vdevs, only);
     operation_note(agent, op, RESULT_QUEUED, why);
     frame_init(&frame, MSG_NOTICE);
     report_put_program(&frame, op->program);
@@ -73,13 +71,8 @@ void resume_queue(const struct operation *wish, uint32_t only, const char *why)
 void resume_hand_back(struct peer *client, struct program *program, size_t vdev, unsigned vdevs,
                       uint32_t only)
 {
-    (void)resume_enqueue(client->agent, program, vdevs, only);
+    (void)resume_later(client->agent, program, vdevs, only);
     report_devices(client, program, vdev, RESULT_QUEUED, false);
-}
-
-void resume_later(struct agent *agent, struct program *program, unsigned vdevs)
-{
-    (void)resume_enqueue(agent, program, vdevs, LEDGER_NONE);
 }
 
 static bool resume_waits(const struct operation *op)

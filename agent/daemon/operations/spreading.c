@@ -173,17 +173,6 @@ int spreading_read(struct agent *agent, const msgpack_object *map, const char *k
     return 0;
 }
 
-static void spreading_answer(struct peer *client, const struct program *program)
-{
-    struct frame frame;
-
-    frame_init(&frame, MSG_SPREAD);
-    report_put_program(&frame, program);
-    frame_bool(&frame, "starting", !program->connected);
-    spreading_put_names(client->agent, program, &frame);
-    peer_send(client, &frame);
-}
-
 /** True when the whole program runs on the only device of @spread: then nothing would be spread. */
 static bool spreading_is_home(const struct agent *agent, const struct program *program,
                               const struct program_spread *spread)
@@ -204,6 +193,7 @@ void spreading_handle(struct peer *client, struct message *message)
     struct agent *agent = client->agent;
     struct program_spread spread;
     char error[PROTOCOL_TEXT_MAX];
+    struct frame frame;
     size_t vdev;
     struct program *program = client_program(client, &message->root, &vdev);
 
@@ -236,6 +226,10 @@ void spreading_handle(struct peer *client, struct message *message)
         program->spread = spread;
         programs_save(agent, program);
         spreading_tell(agent, program);
-        spreading_answer(client, program);
+        frame_init(&frame, MSG_SPREAD);
+        report_put_program(&frame, program);
+        frame_bool(&frame, "starting", !program->connected);
+        spreading_put_names(agent, program, &frame);
+        peer_send(client, &frame);
     }
 }

@@ -13,22 +13,6 @@
 #define FRESH_MS  1000
 #define STEP_MS   600000 /* The deadline of a move by the policy. */
 
-static const struct policy_program *steps_program_of(const struct agent *agent, uint32_t index)
-{
-    return &agent->governor->world.programs[index];
-}
-
-static void steps_note(struct agent *agent, const struct group *group,
-                       const struct policy_step *step)
-{
-    struct event event = event_of(NULL, "policy", policy_action_name(step->action));
-
-    memcpy(group->program->managed.why, step->reason, sizeof(group->program->managed.why));
-    event.program = group->program;
-    event.reason = step->reason;
-    event_log_add(agent, &event);
-}
-
 /* ---- steps ---- */
 
 static uint64_t steps_granted_of(const struct group *group)
@@ -159,14 +143,16 @@ bool step_do(struct agent *agent, const struct policy_step *step)
     if (step->program >= world->policy.program_count)
         return false;
     struct group group = world->groups[step->program];
-    if (!group.program->peer || steps_program_of(agent, step->program)->busy_moving)
+    struct event event = event_of(NULL, "policy", policy_action_name(step->action));
+    if (!group.program->peer || world->programs[step->program].busy_moving)
         return false;
-    if (step->action == POLICY_DO_REFUSE && !pending_of(agent, group.program, group.vdevs)) {
-        /* The obstacle may be temporary: the program stays in the queue. */
-        memcpy(group.program->managed.why, step->reason, sizeof(group.program->managed.why));
+    memcpy(group.program->managed.why, step->reason, sizeof(group.program->managed.why));
+    /* The obstacle may be temporary: a program without a waiting call stays in the queue. */
+    if (step->action == POLICY_DO_REFUSE && !pending_of(agent, group.program, group.vdevs))
         return false;
-    }
-    steps_note(agent, &group, step);
+    event.program = group.program;
+    event.reason = step->reason;
+    event_log_add(agent, &event);
     switch (step->action) {
     case POLICY_GRANT:
         return steps_do_grant(agent, &group, step);
@@ -206,11 +192,8 @@ static uint64_t steps_slack_of(const struct agent *agent, const struct program *
         const struct program_device *vdev = &program->vdevs[i];
         if (vdev->granted_ms && now - vdev->granted_ms < FRESH_MS)
             return 0; /* It is about to use them. */
-        if (vdev->entry.device == device && vdev->limited && vdev->entry.target == LEDGER_NONE) {
-            slack +=
-                vdev->entry.granted -
-                (vdev->entry.held < vdev->entry.granted ? vdev->entry.held : vdev->entry.granted);
-        }
+        if (vdev->entry.device == device && vdev->limited && vdev->entry.target == LEDGER_NONE)
+            slack += ledger_reserved(&vdev->entry) - vdev->entry.held;
     }
     return slack;
 }

@@ -40,8 +40,13 @@ void resume_queue(const struct operation *wish, uint32_t only, const char *why);
 /** Let the program queue without a client that waits for it. */
 void resume_hand_back(struct peer *client, struct program *program, size_t vdev, unsigned vdevs,
                       uint32_t only);
-/** Resume those of @vdevs that are suspended as soon as the program is connected. */
-void resume_later(struct agent *agent, struct program *program, unsigned vdevs);
+/**
+ * Let those virtual devices of @program queue that are suspended.
+ *
+ * @only  As in resume_queue().
+ * Returns, as bits, those that did not queue before.
+ */
+unsigned resume_later(struct agent *agent, struct program *program, unsigned vdevs, uint32_t only);
 /**
  * The policy's operation @done has ended. Where it is the last that a waiting resume needs, settle
  * the resume and return the client that gets the report; otherwise NULL.

@@ -32,23 +32,14 @@ void world_finish(struct world *world)
     *world = (struct world){0};
 }
 
-/** Moves of all programs. */
-static unsigned world_moves_since(const struct governor *governor, uint64_t since)
+/** How many of the times in a ring, which has had @count, are not before @since. */
+static unsigned world_moves_since(const uint64_t *ring_ms, unsigned size, unsigned count,
+                                  uint64_t since)
 {
     unsigned recent = 0;
 
-    for (unsigned i = 0; i < governor->moved && i < GOVERN_MOVES_MAX; i++)
-        recent += governor->moved_ms[i] >= since;
-    return recent;
-}
-
-/** Moves of one program. */
-static unsigned world_program_moves_since(const struct managed *managed, uint64_t since)
-{
-    unsigned recent = 0;
-
-    for (unsigned i = 0; i < managed->moved && i < PROGRAM_MOVES_MAX; i++)
-        recent += managed->moved_ms[i] >= since;
+    for (unsigned i = 0; i < count && i < size; i++)
+        recent += ring_ms[i] >= since;
     return recent;
 }
 
@@ -76,7 +67,6 @@ static uint64_t world_link(const struct agent *agent, struct ledger_device *devi
 
 static void world_put_devices(struct agent *agent, struct world *world)
 {
-
     for (uint32_t i = 0; i < agent->ledger.count; i++) {
         struct ledger_device *own = &agent->ledger.devices[i];
         const struct inventory_entry *entry = world->entries[i] = devices_entry(agent, i);
@@ -186,6 +176,7 @@ static void world_put_times(const struct agent *agent, const struct group *group
                             const struct pending *pending, struct policy_program *row)
 {
     const struct program_device *vdev = &group->program->vdevs[group->vdev];
+    const struct managed *managed = &group->program->managed;
     uint64_t now = uv_now(&agent->loop), budget = config_policy(&agent->config)->budget_s * 1000;
     bool queues = vdev->displaced && vdev_is_off(vdev);
     uint64_t waited = pending  ? now - pending->since_ms
@@ -194,8 +185,8 @@ static void world_put_times(const struct agent *agent, const struct group *group
 
     row->waited_s = waited / 1000;
     row->stayed_s = (now - vdev->placed_ms) / 1000;
-    row->recent_moves =
-        world_program_moves_since(&group->program->managed, now > budget ? now - budget : 0);
+    row->recent_moves = world_moves_since(managed->moved_ms, PROGRAM_MOVES_MAX, managed->moved,
+                                          now > budget ? now - budget : 0);
 }
 
 /** The combined visits of a group's virtual devices. */
@@ -396,7 +387,8 @@ int world_build(struct agent *agent)
         .device_count = agent->ledger.count,
         .programs = world->programs,
         .queue = world->queue,
-        .recent_moves = world_moves_since(governor, now > budget ? now - budget : 0),
+        .recent_moves = world_moves_since(governor->moved_ms, GOVERN_MOVES_MAX, governor->moved,
+                                          now > budget ? now - budget : 0),
         .now_s = now / 1000,
     };
     for (struct program *program = agent->programs; program; program = program->next)
