@@ -150,3 +150,15 @@ int client_follow(struct client *client, int patience_ms, int other, struct mess
             return result;
     }
 }
+
+int client_ask(const struct paths *paths, struct frame *frame, int timeout_ms,
+               struct client *ret_client, struct message *ret_message)
+{
+    int result = client_connect(paths, ret_client);
+
+    if (result)
+        frame_finish(frame);
+    else
+        result = client_send(ret_client, frame);
+    return result ? result : client_receive(ret_client, timeout_ms, -1, ret_message);
+}

@@ -54,6 +54,14 @@ MUST_CHECK int client_receive(struct client *client, int timeout_ms, int other,
 MUST_CHECK int client_follow(struct client *client, int patience_ms, int other,
                              struct message *ret_message);
 
+/**
+ * Connect, send @frame and finish it, and wait for the answer. Returns as client_receive().
+ *
+ * @ret_client  To be closed in any case.
+ */
+MUST_CHECK int client_ask(const struct paths *paths, struct frame *frame, int timeout_ms,
+                          struct client *ret_client, struct message *ret_message);
+
 /* Requests of verbs to the agent. These functions print errors; a verb only returns the status. */
 
 /** Handling of frames that arrive while the agent works on a long request. */

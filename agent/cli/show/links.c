@@ -162,9 +162,10 @@ static json_t *links_json_ways(const struct links_known *known)
 
 /* ---- as text ---- */
 
-static int links_print_links(const json_t *links)
+static int links_print_text(const struct output *output, const struct links_known *known,
+                            const json_t *object)
 {
-    static const struct table_column columns[] = {
+    static const struct table_column link_columns[] = {
         {"NAME", "{name}"},
         {"DEVICE", "{device}", TABLE_WRAP},
         {"READ GB/s", "{read.bytes_per_s:gb}", TABLE_RIGHT},
@@ -175,13 +176,7 @@ static int links_print_links(const json_t *links)
         {"MEASURED", "{measured_ms:date}"},
         {NULL},
     };
-
-    return table_print_list(links, columns);
-}
-
-static int links_print_ways(const json_t *ways)
-{
-    static const struct table_column columns[] = {
+    static const struct table_column way_columns[] = {
         {"FROM", "{from}[{!from}host memory]"},
         {"TO", "{to}[{!to}host memory]"},
         {"SIZE", "{bytes}", TABLE_RIGHT},
@@ -191,20 +186,13 @@ static int links_print_ways(const json_t *ways)
         {"PREDICTED", "{predicted_ns}", TABLE_RIGHT},
         {NULL},
     };
-
-    return table_print_list(ways, columns);
-}
-
-static int links_print_text(const struct output *output, const struct links_known *known,
-                            const json_t *object)
-{
     struct words missing = {0};
     const json_t *ways = json_object_get(object, "ways");
+    int status = table_print_list(json_object_get(object, "links"), link_columns);
 
-    int status = links_print_links(json_object_get(object, "links"));
     if (!status && json_array_size(ways)) {
         putchar('\n');
-        status = links_print_ways(ways);
+        status = table_print_list(ways, way_columns);
     }
     for (size_t i = 0; i < known->count; i++) {
         const struct link *link = &known->links[i];

@@ -213,11 +213,6 @@ static int restore_claim(struct restore *restore)
                  : 0;
 }
 
-static void restore_unclaim(struct restore *restore)
-{
-    (void)!unlinkat(owned_fd(&restore->folder), CLAIM, 0);
-}
-
 /* ---- restoring the process ---- */
 
 static int restore_prepare(struct restore *restore)
@@ -266,7 +261,7 @@ static int restore_run_criu(struct restore *restore)
     int status = restore_claim(restore);
     if (status || criu_run(&call, problem) == 0)
         return status;
-    restore_unclaim(restore);
+    (void)!unlinkat(owned_fd(&restore->folder), CLAIM, 0);
     return output_fail(restore->output, ERR_FAILED, "%s is not restored: CRIU says: %s (%s)",
                        restore->image, problem,
                        process_files_keep_log(restore->images.folder, &restore->files));

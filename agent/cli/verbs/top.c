@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "agent/cli/client.h"
+#include "agent/cli/launch.h"
 #include "agent/cli/select.h"
 #include "agent/cli/show/pane.h"
 #include "agent/cli/show/reports.h"
@@ -230,41 +231,32 @@ static void top_say(struct top *top, const char *text)
 /** Start a command about what is selected. */
 static void top_start(struct top *top, const char *option, bool asks)
 {
-    char *argv[10] = {"reseat"}, user_text[16];
-    posix_spawn_file_actions_t files;
-    posix_spawnattr_t attributes;
-    sigset_t none;
+    const char *words[10];
+    char own[PATH_MAX], user_text[16];
     size_t count = 1;
     int ends[2];
     uid_t user;
 
+    words[0] = own;
     if (ask_is_for_user(&user)) {
         snprintf(user_text, sizeof(user_text), "%u", (unsigned)user);
-        argv[count++] = (char *)(uintptr_t) "--user";
-        argv[count++] = user_text;
+        words[count++] = "--user";
+        words[count++] = user_text;
     }
-    argv[count++] = (char *)(uintptr_t)top->action->verb;
+    words[count++] = top->action->verb;
     if (option)
-        argv[count++] = (char *)(uintptr_t)option;
-    argv[count++] = "--";
-    argv[count++] = top->what;
+        words[count++] = option;
+    words[count++] = "--";
+    words[count++] = top->what;
     if (top->to[0])
-        argv[count++] = top->to;
-    if (pipe2(ends, O_CLOEXEC)) {
+        words[count++] = top->to;
+    words[count] = NULL;
+    if (paths_own(own) || pipe2(ends, O_CLOEXEC)) {
         top_say(top, "the command cannot be started");
         return;
     }
-    sigemptyset(&none);
-    posix_spawnattr_init(&attributes);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawn_file_actions_init(&files);
-    posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&files, ends[1], STDOUT_FILENO);
-    posix_spawn_file_actions_adddup2(&files, ends[1], STDERR_FILENO);
-    int error = posix_spawn(&top->child, "/proc/self/exe", &files, &attributes, argv, environ);
-    posix_spawn_file_actions_destroy(&files);
-    posix_spawnattr_destroy(&attributes);
+    int error = launch(words, ends[1], ends[1], POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP,
+                       &top->child);
     close(ends[1]);
     top_say(top, error ? "the command cannot be started" : "");
     if (error) {

@@ -37,11 +37,6 @@ struct trace {
     uint64_t missed; /**< Events dropped for lack of memory or beyond SPANS_MAX. */
 };
 
-static void trace_prepare(void *value)
-{
-    ((struct trace *)value)->file = OUTPUT_FILE;
-}
-
 static const struct option_row options[] = {
     {"seconds", "TIME", "Duration. Default: 10. Ctrl-C ends it early, and writes the file.",
      OPTION_SECONDS(struct trace, duration_ms, 3, 100, 3600000), .initial = 10000},
@@ -264,6 +259,7 @@ static int trace_run(struct call *call)
     json_auto_t *answer = NULL;
 
     trace->output = &call->output;
+    trace->file = trace->file ? trace->file : OUTPUT_FILE;
     frame_init(&frame, MSG_TRACE);
     snprintf(asked.app, sizeof(asked.app), "%s", call->words[0]);
     put_trace(&frame, &asked);
@@ -290,7 +286,6 @@ const struct verb verb_trace = {
     .members = "app ended_by lost spans file",
     .options = options,
     .size = sizeof(struct trace),
-    .prepare = trace_prepare,
     .users = true,
     .run = trace_run,
 };
