@@ -67,10 +67,7 @@ void client_close(struct client *client)
     frame_reader_finish(&client->reader);
 }
 
-/**
- * Wait until a descriptor in @polled is ready. Returns 0 (also when interrupted), -ETIMEDOUT or
- * -errno.
- */
+/** Wait until one of @polled is ready. 0 (also when interrupted), -ETIMEDOUT or -errno. */
 static int client_wait_for(struct pollfd polled[2], int64_t until)
 {
     int64_t left = until - clock_now_ms();

@@ -26,10 +26,7 @@ struct client {
  * another user), -EPROTO (refused, see `problem`), -ETIMEDOUT (after 5 s) or another errno.
  */
 MUST_CHECK int client_connect(const struct paths *paths, struct client *ret_client);
-/**
- * As client_connect(), but without waiting: the first frame to come is MSG_WELCOME or MSG_ERROR.
- * -EAGAIN: the agent accepts no connection now.
- */
+/** As client_connect(), but MSG_WELCOME or MSG_ERROR is still to come. -EAGAIN: busy. */
 MUST_CHECK int client_say_hello(const struct paths *paths, struct client *ret_client);
 void client_close(struct client *client);
 

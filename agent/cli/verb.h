@@ -108,10 +108,7 @@ bool verb_takes_program(const struct verb *verb);
 const struct verb *verb_find(const struct verb *const *verbs, const struct output *output,
                              char **words, size_t count, size_t *ret_taken, int *ret_status);
 
-/**
- * Split @text at commas, in place, into at most @most names, none of them empty. Returns 0 or an
- * exit status.
- */
+/** Split @text at commas, in place, into @most non-empty names at most. 0 or exit status. */
 MUST_CHECK int verb_take_names(const struct call *call, const char *what, char *text, size_t most,
                                struct names *ret_names);
 
@@ -136,10 +133,7 @@ int verb_take_view(struct call *call, const struct option_row *option, const cha
 
 /** Print the list of all verbs. */
 void help_print_all(const struct verb *const *verbs, FILE *to);
-/**
- * Print the help of a verb on stdout; "config" means each verb with that first word. Returns false
- * if there is none.
- */
+/** Print a verb's help; "config": of each with that first word. False: there is none. */
 bool help_print(const struct verb *const *verbs, const char *name);
 
 #endif

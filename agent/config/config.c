@@ -40,10 +40,7 @@ void config_error_format(const struct config_error *error, char *ret_text, size_
 
 /* ---- where it is ---- */
 
-/**
- * A file that exists but cannot be accessed is an error. The search does not continue with the next
- * path.
- */
+/** A file that exists but cannot be accessed ends the search, with an error. */
 static bool config_is_there(const char *path)
 {
     return access(path, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR);

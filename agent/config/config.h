@@ -137,10 +137,7 @@ MUST_CHECK int config_find(const char *system, char ret_path[PATH_MAX]);
  */
 MUST_CHECK int config_load(const struct config_source *source, struct config *ret_config,
                            struct config_error *ret_error);
-/**
- * As config_load(), from this process's own sources: the file that config_find() finds, the
- * environment, and @options.
- */
+/** As config_load(), from the file that config_find() finds, environment and @options. */
 MUST_CHECK int config_load_effective(const struct config_option *options, size_t option_count,
                                      struct config *ret_config, struct config_error *ret_error);
 /** Free what config_load() allocated. A configuration that is all zero is allowed. */

@@ -12,9 +12,7 @@
 
 static const char indent[] = "    ";
 
-/**
- * Write a comment wrapped to several lines. @first begins the first line, @next each following one.
- */
+/** Write a wrapped comment. @first begins the first line, @next each following one. */
 static void config_print_put_wrapped(FILE *to, const char *first, const char *next,
                                      const char *text)
 {

@@ -52,9 +52,7 @@ struct config_list {
     unsigned selectors;
     size_t entry_size;
     void (*init)(struct config_entry *entry);
-    /**
-     * Check an entry as a whole, with the fault in @ret_reason; NULL: there is nothing to check.
-     */
+    /** Check a whole entry, with the fault in @ret_reason; NULL: nothing to check. */
     bool (*is_wrong)(struct config_entry *entry, char *ret_reason, size_t size);
 };
 extern const struct config_list config_lists[CONFIG_LISTS];

@@ -6,9 +6,7 @@
 
 #include "agent/config/config_priv.h"
 
-/*
- * Converts libconfig's settings. Unknown settings and values of a wrong type or range are refused.
- */
+/* Converts libconfig's settings. Refuses unknown ones, and values of wrong type or range. */
 
 #define KEYS_MAX     64
 #define LIKENESS_MAX 64

@@ -118,10 +118,7 @@ static bool paths_is_shared(char ret_folder[PATH_MAX], const char **ret_name)
     return true;
 }
 
-/**
- * Record why the preferred folder was refused: the agent in the folder used instead may not be the
- * one that the user meant.
- */
+/** Note why the preferred folder was refused: its agent may be the one that the user meant. */
 static void paths_note_refused(struct paths *paths)
 {
     const char *named = getenv("RESEAT_SOCKET");

@@ -16,9 +16,7 @@
 #define PEERS_MAX  4096
 #define UNSENT_MAX (16u << 20)
 #define SILENT_MS  10000
-/*
- * Limits for each user who is neither root nor the agent's own: connections, and unhandled bytes.
- */
+/* Limits for each user but root and the agent's own: connections, and unhandled bytes. */
 #define PEERS_USER_MAX 512
 #define BYTES_USER_MAX (64u << 20)
 /* Bytes that one connection may hold without counting against its user's limit. */
@@ -87,9 +85,7 @@ static size_t peers_bytes_of(const struct peer *peer)
     return peer->reader.used + uv_stream_get_write_queue_size((const uv_stream_t *)&peer->pipe);
 }
 
-/**
- * False when the agent holds too many bytes for @peer's user, over all of that user's connections.
- */
+/** False when the agent holds too many bytes for all connections of @peer's user. */
 static bool peers_may_keep(const struct peer *peer)
 {
     size_t bytes = 0;

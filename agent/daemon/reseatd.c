@@ -94,10 +94,7 @@ void agent_stop(struct agent *agent)
     metrics_stop(agent);
     if (!agent->passed)
         unlink(agent->paths.socket);
-    /*
-     * Let queued frames be sent before the connections close; the answer to the stop request is
-     * one.
-     */
+    /* Send queued frames first, among them the answer to the stop request. */
     uv_timer_start(&agent->sweep, reseatd_drop_peers, 50, 0);
 }
 
@@ -134,9 +131,7 @@ static void reseatd_on_hangup(uv_signal_t *handle, int number)
     devices_renew(handle->data);
 }
 
-/**
- * Point standard output and error to the log, and close descriptors that the parent process left.
- */
+/** Point standard output and error to the log, and close inherited descriptors. */
 static int reseatd_redirect(const struct agent *agent)
 {
     char path[PATH_MAX];

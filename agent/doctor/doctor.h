@@ -88,15 +88,9 @@ void elf_facts_finish(struct elf_facts *facts);
 /** True when the file name is that of an OpenCL loader ("libOpenCL.so.1"). */
 bool elf_is_loader(const char *library);
 
-/*
- * ELF files: programs, the libraries that they are linked against, and the OpenCL functions that
- * they import.
- */
+/* ELF files: programs, their libraries, and the OpenCL functions that they import. */
 
-/**
- * Examine every file in @inspection->seen and the libraries that it is linked against. Returns 0 or
- * -ENOMEM.
- */
+/** Examine every file in @inspection->seen, and its libraries. Returns 0 or -ENOMEM. */
 MUST_CHECK int linkage_check(struct inspection *inspection);
 
 #endif

@@ -128,10 +128,7 @@ static int elf_facts_read_sections(Elf *elf, const char *origin, struct elf_fact
     return error;
 }
 
-/**
- * True when a dynamic linker loads the file. A static-pie program has a dynamic section, but no
- * dynamic linker that would read LD_PRELOAD.
- */
+/** True when a dynamic linker, which reads LD_PRELOAD, loads the file: not a static-pie. */
 static bool elf_facts_has_linker(Elf *elf, const GElf_Ehdr *header, const struct elf_facts *facts)
 {
     size_t count;

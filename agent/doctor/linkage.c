@@ -24,10 +24,7 @@ static bool linkage_try_folder(const char *folder, const char *name, char ret[PA
     return !paths_join(folder, name, path) && linkage_is_file(path) && realpath(path, ret);
 }
 
-/**
- * Search approximately as the dynamic linker does: the rpaths found so far, LD_LIBRARY_PATH, and
- * the usual folders.
- */
+/** Search about as the dynamic linker: rpaths so far, LD_LIBRARY_PATH, usual folders. */
 static int linkage_find_library(const struct inspection *inspection, const char *name,
                                 char ret[PATH_MAX])
 {
@@ -102,9 +99,7 @@ static int linkage_take_needed(struct inspection *inspection, const char *path,
     return error;
 }
 
-/**
- * Note a loader that @path's rpath contains: libraries that are opened at run time find it first.
- */
+/** Note a loader in @path's rpath: libraries opened at run time find it first. */
 static void linkage_check_own_loader(struct inspection *inspection, const char *path,
                                      const char *loader)
 {

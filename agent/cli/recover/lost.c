@@ -37,10 +37,7 @@ bool lost_is_same(const struct lost *one, const struct lost *other)
            strcmp(one->summary.about->host, other->summary.about->host) == 0;
 }
 
-/**
- * Add the program of an image. Images must be added newest first. @lost becomes owned by the list,
- * or is finished here.
- */
+/** Add the program of an image, newest images first. The list owns @lost, or it is finished. */
 static int losses_add(struct losses *losses, struct lost *lost)
 {
     for (size_t i = 0; i < losses->count; i++) {
@@ -169,10 +166,7 @@ bool lost_is_silent(const struct losses *losses, const struct lease_sight *sight
     return clock_now_ns() - losses->well_ns > ns && lease_is_silent(sight, ns + more_ns);
 }
 
-/**
- * How much longer --watch waits after a start that failed: each time twice as long, and longest on
- * the host that made it.
- */
+/** How long --watch waits after a failed start: doubled each time, longest on that host. */
 static uint64_t lost_delay(const struct losses *losses, const struct lost *lost)
 {
     uint64_t takes = lost_takes(lost), ns = lost->seen.lease.holder.lease_ms * NS_PER_MS;
@@ -316,10 +310,7 @@ static void lost_execute(const struct losses *losses, const struct lost *lost,
             words[used++] = keep;
     }
     words[used++] = "--";
-    /*
-     * Use the name that the program was called by; if that does not exist here, its executable's
-     * path.
-     */
+    /* Use the program's name; if it does not exist here, its executable's path. */
     bool found = !strchr(arguments[0], '/') || access(arguments[0], X_OK) == 0;
     words[used++] = found && arguments[0][0] ? arguments[0] : path;
     memcpy(words + used, arguments + 1, (count - 1) * sizeof(*words));

@@ -303,9 +303,7 @@ static bool presented_has_own_part(cl_device_info name)
            name == CL_DEVICE_OPENCL_C_FEATURES;
 }
 
-/*
- * True if the query exists in the version that programs see. The absence of others needs no reason.
- */
+/* True if the query exists in the programs' version; the absence of others needs no reason. */
 static bool presented_is_asked(const struct presented *presented, const struct devinfo_param *param)
 {
     return param->since && param->since <= presented->present.version;

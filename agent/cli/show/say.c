@@ -87,10 +87,7 @@ static void say_rate(uint64_t number, char *ret, size_t size)
     snprintf(ret + strlen(ret), size - strlen(ret), "/s");
 }
 
-/**
- * Append a number in the unit at the end of @name. Without a unit: "us" (ns as microseconds) and
- * "gb" (bytes as gigabytes).
- */
+/** Append a number in the unit of @name; without a unit "us" (of ns) and "gb" (of bytes). */
 static void say_number(struct words *words, uint64_t number, const char *name)
 {
     time_t seconds = (time_t)(number / 1000);

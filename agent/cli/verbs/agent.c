@@ -50,10 +50,7 @@ static bool agent_gone(pid_t pid, uint64_t start, int timeout_ms)
     return false;
 }
 
-/**
- * Kill an agent that does not end by itself. No program depends on it, and a later agent recovers
- * the state.
- */
+/** End a silent agent. No program depends on it; a later agent recovers its state. */
 static int agent_end(const struct output *output, pid_t pid, uint64_t start)
 {
     kill(pid, SIGTERM);

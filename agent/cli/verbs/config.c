@@ -7,10 +7,7 @@
 #include "agent/cli/verb.h"
 #include "agent/config/config_priv.h"
 
-/*
- * reseat config: show the settings in effect, validate a file, show its path, make the agent read
- * it again.
- */
+/* reseat config: print the settings in effect, check, locate and reload the file. */
 
 #define SETTINGS_MAX 100
 #define GIVEN_MAX    256

@@ -40,10 +40,7 @@ static bool doctor_check_agent(FILE *to, const struct paths *paths)
                        "stop it with reseat agent stop, or look into agent.log beside its socket");
 }
 
-/**
- * Find the inventory that this environment shows; without an agent, the one that the last agent
- * left.
- */
+/** Find the inventory of this environment; without an agent, the last agent's. */
 static int doctor_find_inventory(const struct paths *paths, char ret_path[PATH_MAX])
 {
     CLEANUP(client_close) struct client client;

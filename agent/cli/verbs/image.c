@@ -202,10 +202,7 @@ static uint64_t image_differing(const struct image_contents *one,
     return bytes;
 }
 
-/**
- * List the contents of @to that @from lacks or has with other bytes; with @gone, only those that
- * @from lacks.
- */
+/** List contents of @to that @from lacks or, without @gone, has with other bytes. */
 static size_t image_compare(const struct image_manifest *from, const struct image_manifest *to,
                             bool gone, struct difference *differences)
 {

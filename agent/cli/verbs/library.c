@@ -45,10 +45,7 @@ struct contents {
     bool *chosen; /**< One for each entry. */
 };
 
-/**
- * Read the entries and select none. Returns 0, or an exit status after printing the error; finish
- * @ret in either case.
- */
+/** Read the entries, select none. 0, or an exit status after the error; finish @ret always. */
 static int library_contents_read(const struct output *output, bool whole, struct contents *ret)
 {
     char problem[FOLDER_PROBLEM_MAX];
@@ -255,10 +252,7 @@ static const struct option_row prune_options[] = {
     {"all", NULL, "Remove everything.", OPTION_VALUE(struct prune, all)},
     {NULL}};
 
-/**
- * Select the entries that match all options; without options, the least recently used entries
- * beyond the limit.
- */
+/** Select what matches all options; without any, the least used beyond the limit. */
 static void library_choose(const struct prune *prune, struct contents *contents)
 {
     uint64_t now = clock_wall_ms(), kept = contents->list.size;

@@ -9,9 +9,7 @@
 
 #define LOOK_NS (50 * NS_PER_MS)
 
-/**
- * Wait. A program is lost if its lease is not renewed for 1.25 times its duration, by our clock.
- */
+/** Wait: a program is lost after 1.25 times its lease without renewal, by our clock. */
 static void recover_await_silence(struct losses *losses)
 {
     for (bool waits = true; waits;) {

@@ -13,10 +13,7 @@
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
 
-/*
- * Restore a process from its image, once: a file in the image's folder claims an image that was
- * restored.
- */
+/* Restores a process from its image, once: a file in the image's folder claims it. */
 
 #define CLAIM     "restored"
 #define CLAIM_MAX 300
@@ -196,10 +193,7 @@ static int restore_claim(struct restore *restore)
 
     restore_host_name(own, sizeof(own));
     const struct file_part part = {own, strlen(own)};
-    /*
-     * The lock is held until the process exists, so that no other command can check or change the
-     * claim meanwhile.
-     */
+    /* Locked until the process exists: no other command checks or changes the claim. */
     if (flock(owned_fd(&restore->folder), LOCK_EX | LOCK_NB))
         return output_fail(restore->output, ERR_REFUSED, "%s is being restored by another process",
                            restore->image);
@@ -267,9 +261,7 @@ static int restore_run_criu(struct restore *restore)
                        process_files_keep_log(restore->images.folder, &restore->files));
 }
 
-/**
- * Resume on the previous device or, if that fails and no device was named, wherever there is room.
- */
+/** On the named device alone; else on the previous one, or where there is room. */
 static int restore_resume(struct restore *restore, struct client *client, json_t **ret_report)
 {
     const struct output *output = restore->output;

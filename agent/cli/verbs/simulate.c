@@ -15,9 +15,7 @@
 #define SYNTHETIC    "synthetic"
 #define THREADS_MAX  16
 #define GROW_DEFAULT 25
-/*
- * The simulation ends after this multiple of the trace's length; tasks that still run are given up.
- */
+/* The simulation ends after this multiple of the trace; tasks that still run are given up. */
 #define HORIZON_TIMES 4
 /* Default of --price: for devices that can be reclaimed, in thousandths of the usual price. */
 #define SPOT_PRICE 350

@@ -104,10 +104,7 @@ static int trace_compare_rows(const struct event *one, const struct event *other
     return result ? result : trace_order(other->whole, one->whole);
 }
 
-/**
- * Compare events of a row: of queues by their end, of others by their start, enclosing events
- * first.
- */
+/** Compare events of a row: queues' by end, others' by start, enclosing ones first. */
 static int trace_by_row(const void *a, const void *b)
 {
     const struct event *one = a, *other = b;

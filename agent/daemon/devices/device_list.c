@@ -18,10 +18,7 @@
 #include "state/driver/served.h"
 
 #define PREFIX "inventory"
-/*
- * Number of lists of devices that are kept although no known program uses them: a child of a
- * program may use one and outlive the program.
- */
+/* Unused lists to keep: a program's child may use one and outlive the program. */
 #define LISTS_KEPT 8
 #define DIGITS     16 /* Hexadecimal digits in a list's file name, after the prefix and a dash. */
 
@@ -56,9 +53,7 @@ static bool device_list_files_is_older(const struct list *a, const struct list *
                                                   : a->changed.tv_nsec < b->changed.tv_nsec;
 }
 
-/**
- * Keep @name among the newest files. Where enough are kept already, the oldest of all is removed.
- */
+/** Keep @name among the newest files; of too many, remove the oldest. */
 static void device_list_files_keep_newest(int folder, const char *name, struct list *kept,
                                           size_t *count)
 {
@@ -205,9 +200,7 @@ static bool device_list_sees(const struct inventory_entry *entry, uint64_t diges
     return i < INVENTORY_SEEN_MAX && entry->seen[i] == digest;
 }
 
-/**
- * True when a living program sees @entry. Removes digests that no living program has from @entry.
- */
+/** True when a living program sees @entry. Removes from it the digests that none has. */
 static bool device_list_others_see(const struct agent *agent, struct inventory_entry *entry,
                                    uint64_t but)
 {
@@ -269,10 +262,7 @@ static struct inventory_entry *device_list_entry_by_key(const struct inventory *
     return NULL;
 }
 
-/**
- * Keep devices that are missing from this listing because it was made in another environment, while
- * programs of other environments live.
- */
+/** Keep devices that only other environments show, while programs of these live. */
 static int device_list_keep_others(struct agent *agent, struct inventory *fresh)
 {
     struct devices *devices = &agent->devices;

@@ -127,10 +127,7 @@ void describe_entry(const struct agent *agent, uint32_t device, struct frame *fr
     utilisation_put_device(agent, device, frame);
 }
 
-/**
- * True when a virtual device of @program is on the device, or left memory there; @ret_bytes then
- * receives the amount.
- */
+/** True when @program is on the device, or left memory there: @ret_bytes. */
 static bool describe_uses(const struct agent *agent, const struct program *program,
                           const struct inventory_entry *entry, uint64_t *ret_bytes)
 {

@@ -31,10 +31,7 @@ static void registering_reply_registered(struct peer *peer, struct program *prog
     peer_send(peer, &frame);
 }
 
-/**
- * Read which devices a client names and how many virtual devices it wants. @ret_texts owns the
- * names.
- */
+/** Read the named devices and the number of virtual ones. @ret_texts owns the names. */
 static bool registering_read_wish(const msgpack_object *map, size_t count,
                                   char (*ret_texts)[PROTOCOL_WORD_MAX],
                                   struct device_wish *ret_wish)
@@ -56,10 +53,7 @@ static bool registering_read_wish(const msgpack_object *map, size_t count,
     return true;
 }
 
-/**
- * A program is started on a server's device only on request, where this machine has a device of the
- * same kind or a GPU.
- */
+/** A program starts on a server only on request, if this machine has such a device or a GPU. */
 static void registering_keep_near(const struct inventory *inventory, struct device_fill *fills)
 {
     bool near = false, near_gpu = false;

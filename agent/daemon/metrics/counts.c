@@ -6,10 +6,7 @@
 
 const double histogram_bounds[BUCKETS] = {0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30};
 
-/*
- * Only these words are counted, so that no program can add others: some states of operations are
- * what a program answered.
- */
+/* Count only these words: an answer of a program may be a state, and must add none. */
 static const char *const counted_words[] = {
     /* What operations and requests come to. */
     RESULT_DONE, RESULT_ROLLED_BACK, RESULT_REFUSED, RESULT_EXPIRED, RESULT_CANCELED, RESULT_ENDED,

@@ -302,10 +302,7 @@ static void endpoint_drop(struct endpoint *endpoint, struct scraper *scraper)
     (void)shutdown(scraper->fd, SHUT_RDWR);
 }
 
-/**
- * Drop the oldest connection of TCP that is nobody's, when they are too many: whoever holds all of
- * them keeps nobody else from the port.
- */
+/** Of too many anonymous TCP connections drop the oldest, so that others can connect. */
 static void endpoint_make_room(struct endpoint *endpoint, const struct scraper *scraper)
 {
     struct scraper *oldest = NULL;

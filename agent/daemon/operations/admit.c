@@ -8,9 +8,7 @@
 /* What is granted ahead of need is a device's first grant, divided by so many at least. */
 #define SHARES_LEAST 4
 
-/**
- * Number of virtual devices of @op that would move to @device. Those already there do not count.
- */
+/** Bits: the virtual devices of @op that would move to @device; not those already there. */
 static unsigned admit_arriving(const struct operation *op, uint32_t device)
 {
     unsigned vdevs = 0;
@@ -36,10 +34,7 @@ static bool admit_may_spill(const struct program *program, unsigned vdevs)
     return may;
 }
 
-/**
- * Bytes of @program still on @device after an on-demand move away. If it returns, it needs no
- * further memory for them.
- */
+/** Bytes left on @device by an on-demand move: a return needs no more memory for them. */
 static uint64_t admit_left_behind(const struct program *program, uint32_t device)
 {
     uint64_t bytes = 0;
@@ -123,10 +118,7 @@ static void admit_refuse(const struct agent *agent, const struct operation *op, 
              users[0] ? " beside " : "", users, admit_advice(device, users[0]));
 }
 
-/**
- * Grant each virtual device all that it wants. If that does not fit, grant its minimum and a share
- * of the rest.
- */
+/** Grant each virtual device what it wants, or its minimum and a share of the rest. */
 static void admit_share_room(struct operation *op, unsigned vdevs, uint64_t room, uint64_t wanted,
                              uint64_t least)
 {
@@ -182,10 +174,7 @@ int admit_request(struct agent *agent, struct operation *op, const struct invent
         return -ENOSPC;
     }
     admit_share_room(op, vdevs, room, wanted, least);
-    /*
-     * With free memory left, grant a little more than is needed now, so that the program's next
-     * allocations need no request.
-     */
+    /* Where more is free, grant a little more: the next allocations need no request. */
     unsigned shares = (unsigned)__builtin_popcount(vdevs);
     shares = shares > SHARES_LEAST ? shares : SHARES_LEAST;
     for (uint32_t i = 0; i < program->vdev_count && wanted <= room; i++) {
@@ -246,10 +235,7 @@ static void admit_arrive(struct agent *agent, const struct operation *op, uint32
         losses_arrived(agent, vdev->entry.device);
 }
 
-/**
- * Queue the virtual device, which is or will be suspended. If the policy suspended it, the policy
- * also resumes it.
- */
+/** Queue a virtual device that is suspended; the policy resumes what it suspended. */
 static void admit_queue(struct agent *agent, const struct operation *op, uint32_t index)
 {
     struct program_device *vdev = &op->program->vdevs[index];

@@ -13,16 +13,10 @@
 
 #define UNANSWERED_MAX 5 /* Seconds, each with a query. */
 
-/*
- * A program rolls back by itself when its deadline passes. The agent waits this much longer for its
- * report.
- */
+/* After its deadline a program rolls back by itself, and has so long to report it. */
 #define GRACE_MS 2000
 
-/*
- * After this many attempts, a program whose memory grows during the request moves with its present
- * grant or not at all.
- */
+/* After so many attempts, a growing program moves with its present grant or not at all. */
 #define TRIES_MAX 3
 
 static void asking_put_numbers(struct frame *frame, const char *key, const uint64_t *numbers,
@@ -34,10 +28,7 @@ static void asking_put_numbers(struct frame *frame, const char *key, const uint6
     frame_end(frame);
 }
 
-/**
- * Write the grants of @op. @again: also write the memory that the agent knows is wanted, so that
- * the program can report if it needs more by now.
- */
+/** Write @op's grants. @again: also the known demand: the program reports if it needs more. */
 static void asking_put_grants(struct frame *frame, const struct operation *op, bool again)
 {
     size_t count = op->program->vdev_count;
@@ -147,10 +138,7 @@ void asking_expire(struct agent *agent, struct operation *op)
         &(struct operation_end){.result = RESULT_EXPIRED, .reason = "it did not answer in time"});
 }
 
-/**
- * Find the operation that @message of @program answers. NULL: it is settled, or is another
- * program's.
- */
+/** The operation that @message of @program answers. NULL: it is settled, or another's. */
 static struct operation *asking_answered(const struct program *program,
                                          const msgpack_object *message)
 {
@@ -163,9 +151,7 @@ static struct operation *asking_answered(const struct program *program,
     return op;
 }
 
-/**
- * True while the program moves to another device or prepares one, after it received the request.
- */
+/** True while the program, which has the request, moves to or prepares another device. */
 static bool asking_moves(const struct operation *op, const struct program *program)
 {
     return op->program == program && op->state == OPERATION_SENT &&
@@ -360,10 +346,7 @@ void asking_unreachable(struct agent *agent, struct program *program, bool ended
  * does not count.
  */
 
-/**
- * End the program's requests with errors to the waiting clients. The policy then chooses other
- * programs.
- */
+/** End its requests with errors to waiting clients; the policy then chooses others. */
 static void asking_give_up(struct agent *agent, struct program *program)
 {
     program->unanswered = 0;

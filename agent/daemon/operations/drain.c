@@ -35,10 +35,7 @@ bool drain_refuses(const struct agent *agent, const char *name, char *ret_reason
     return true;
 }
 
-/**
- * The reason why it is not asked to move or is kept off other devices, if known; otherwise the
- * reason of its last step.
- */
+/** The reason why it is kept where it is, if known; else its last step's reason. */
 const char *drain_stay_reason(const struct agent *agent, const struct program *program)
 {
     const struct managed *managed = &program->managed;

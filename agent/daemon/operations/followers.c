@@ -19,10 +19,7 @@ void followers_cancel(struct agent *agent, struct operation *op, bool gone)
         operation_settle(agent, op, NULL);
 }
 
-/**
- * True where @op moves a program off the device that @follower drains. Every operation concerns a
- * rebalance.
- */
+/** True where @op moves a program off what @follower drains; of a rebalance, always. */
 static bool followers_concerns(const struct agent *agent, const struct operation *follower,
                                const struct operation *op)
 {

@@ -106,10 +106,7 @@ void govern_reloaded(struct agent *agent)
 
 /* ---- what follows ---- */
 
-/**
- * Carry out one step for the waiting programs, in their order. False when all of them continue to
- * wait.
- */
+/** Do one step for the waiting programs, in their order. False: all continue to wait. */
 static bool govern_serve_queue(struct agent *agent)
 {
     struct governor *governor = agent->governor;
@@ -213,10 +210,7 @@ static void govern_sample_program(struct program *program, uint64_t now)
         history_add(&program->managed.history, now, granted, held);
 }
 
-/**
- * Do what is due for each program, all in one pass: a thousand programs are in no cache. @tick: a
- * second has passed.
- */
+/** Do the due work of all programs in one pass (no cache holds them). @tick: each second. */
 static void govern_look(struct agent *agent, bool tick)
 {
     for (struct program *program = agent->programs, *next; program; program = next) {

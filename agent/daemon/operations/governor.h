@@ -26,10 +26,7 @@ void govern_tick(struct agent *agent);
 
 /* The world as the policy sees it. */
 
-/**
- * The virtual devices of a program on one device, or one that is on no device. The policy treats a
- * group as one program.
- */
+/** Virtual devices of a program on one device, or one on none: one program to the policy. */
 struct group {
     struct program *program;
     uint32_t vdev;  /**< The first of them. */
@@ -113,9 +110,7 @@ bool step_quota(struct agent *agent);
 
 /** A step of @program failed: begin no step for it for a time, which grows with each failure. */
 void exclusions_rest(struct agent *agent, struct program *program);
-/**
- * Exclude @program from the device for a time that depends on @cause; @reason is for the operator.
- */
+/** Exclude @program from the device for a time by @cause; @reason is for the operator. */
 void exclusions_add(struct agent *agent, struct program *program, uint32_t device,
                     enum program_exclusion_cause cause, const char *reason);
 /** True while the exclusion keeps @program off the device. */
@@ -141,10 +136,7 @@ struct welcome;
 /** A program has connected. @first: for the first time. Adds its first grants to the welcome. */
 void ledger_sync_welcome(struct agent *agent, struct program *program, bool first,
                          const msgpack_object *hello, struct welcome *ret_welcome);
-/**
- * True while programs of an earlier agent have not yet reported their memory: the free memory is
- * not known.
- */
+/** True while programs of an earlier agent have not reported: free memory is unknown. */
 bool ledger_sync_awaited(const struct agent *agent);
 
 /* Grants of memory to programs, and memory that they return. */
@@ -157,10 +149,7 @@ void grants_add(struct agent *agent, struct program *program, uint32_t vdev, uin
  */
 void grants_shrink(struct agent *agent, struct program *program, uint32_t vdev, uint64_t bytes,
                    uint64_t patience_ms, bool trims);
-/**
- * End a shrink request whose time is over with nothing returned. Allow a new one to a program that
- * returned too little before.
- */
+/** End a shrink request that is late; allow one to a program that returned too little. */
 void grants_look(struct agent *agent, struct program *program);
 /** Handle MSG_RETURN. */
 void grants_return(struct peer *peer, struct message *message);
@@ -225,10 +214,7 @@ void limits_handle(struct peer *client, struct message *message);
  * with which they can continue if that is more; but no more than program_user_left().
  */
 uint64_t limits_quota(const struct agent *agent, const struct program *program, unsigned vdevs);
-/**
- * The list of devices or the configuration has changed: update the capacities, and tell programs of
- * devices that have more memory.
- */
+/** Devices or the configuration changed: update capacities, tell programs of more memory. */
 void capacity_update(struct agent *agent);
 
 #endif

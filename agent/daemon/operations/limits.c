@@ -10,9 +10,7 @@
 #include "state/base/bytes/size.h"
 #include "state/base/clock.h"
 
-/*
- * Tell programs that they may use more of @device than @before (bytes, as from ledger_lasting()).
- */
+/* Tell programs that they may use more of @device than @before, of ledger_lasting(). */
 static void limits_capacity_notify_more(const struct agent *agent,
                                         const struct ledger_device *device, uint64_t before)
 {

@@ -25,10 +25,7 @@ static void moving_move_starting(struct peer *client, struct program *program, s
     report_plain(client, program, from, target->name, RESULT_DONE, false);
 }
 
-/**
- * The device that all suspended virtual devices in @vdevs return to if no device is named; NULL if
- * they return to different ones.
- */
+/** The one device to which all suspended @vdevs return; NULL: they return to several. */
 static const struct inventory_entry *
 moving_last_device(const struct agent *agent, const struct program *program, unsigned vdevs)
 {
@@ -47,10 +44,7 @@ moving_last_device(const struct agent *agent, const struct program *program, uns
     return all;
 }
 
-/**
- * Check that each virtual device of @wish fits on its previous device, where these differ. Returns
- * as admit_request().
- */
+/** Check that all of @wish fit on their different previous devices, as admit_request(). */
 static int moving_admit_back(struct agent *agent, const struct operation *wish, char *ret_error,
                              size_t size)
 {
@@ -122,10 +116,7 @@ static bool moving_any_suspended(const struct program *program, size_t vdev)
     return false;
 }
 
-/**
- * True when all virtual devices that @vdev stands for already have the state that the request is
- * for.
- */
+/** True when all that @vdev stands for have the requested state already. */
 static bool moving_is_there(const struct agent *agent, const struct program *program, size_t vdev,
                             enum request_verb verb, const struct inventory_entry *target)
 {
@@ -145,10 +136,7 @@ static bool moving_is_there(const struct agent *agent, const struct program *pro
     return there;
 }
 
-/**
- * Record that the operator wants the program to stay where it is, even if the policy moved it
- * there.
- */
+/** The operator wants the program to stay where it is, even if the policy moved it there. */
 static void moving_stay(struct agent *agent, struct program *program, size_t vdev,
                         enum request_verb verb, bool really)
 {

@@ -114,10 +114,7 @@ void pending_reply(struct agent *agent, struct pending *pending, const char *way
     bool refused = strcmp(way, WAY_REFUSE) == 0;
 
     pending_answer_one(pending->program, pending->id, way, reason);
-    /*
-     * Keep the higher minimum until the program's status includes it, so that the grant is not
-     * asked back.
-     */
+    /* Keep the higher minimum until the status includes it: the grant is not asked back. */
     if (!refused && pending->least > vdev->least)
         vdev->least = pending->least;
     vdev->earned_ms = waited;

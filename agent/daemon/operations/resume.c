@@ -83,10 +83,7 @@ static bool resume_waits(const struct operation *op)
     return false;
 }
 
-/**
- * True while every suspended virtual device of @op still queues. Another request may have ended
- * that.
- */
+/** True while every suspended virtual device of @op queues: other requests may end that. */
 static bool resume_queues(const struct operation *op)
 {
     for (size_t i = 0; i < op->program->vdev_count; i++) {
@@ -156,9 +153,7 @@ void resume_forget(struct agent *agent, const struct program *program)
     }
 }
 
-/**
- * Settle @op where its program has been resumed or can no longer be resumed. False: it still waits.
- */
+/** Settle @op where its program is resumed or never can be. False: it still waits. */
 static bool resume_look(struct agent *agent, struct operation *op)
 {
     const struct program *program = op->program;

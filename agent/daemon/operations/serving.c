@@ -119,10 +119,7 @@ static bool serving_is_empty(const struct agent *agent, const struct server *ser
     return true;
 }
 
-/**
- * Drain the server's devices, or cancel that. Returns 0 or -errno: later agents will not know the
- * change.
- */
+/** Drain the server's devices, or not. 0, or -errno: later agents will not know. */
 static int serving_set_drains(struct agent *agent, const struct server *server, bool drains)
 {
     bool changed = false;
@@ -224,10 +221,7 @@ static void serving_answer(struct peer *client)
     peer_send(client, &frame);
 }
 
-/*
- * The given name, or one derived from the server's address. False: there is none, and the client
- * was told.
- */
+/* The given name, or one from the address. False: there is none; the client was told. */
 static bool serving_take_name(struct peer *client, const char *given, const char *address,
                               char ret_name[SERVER_NAME_MAX])
 {

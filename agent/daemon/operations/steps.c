@@ -4,9 +4,7 @@
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/verbs.h"
 
-/*
- * Carries out the policy's steps, as messages to programs and as requests like those of operators.
- */
+/* Carries out the policy's steps, as messages to programs and requests like operators'. */
 
 #define SHRINK_MS 10000
 #define TRIM_MS   1000
@@ -38,10 +36,7 @@ static bool steps_do_grant(struct agent *agent, const struct group *group,
     const struct ledger_device *device = &agent->ledger.devices[vdev->entry.device];
     uint64_t bytes = ledger_round(device, step->bytes), room = ledger_free(device);
     if (group->program->managed.displaces && bytes < ledger_step(device)) {
-        /*
-         * Grant up to a step of the memory that others gave up for this program: otherwise it would
-         * be returned to them and asked for again.
-         */
+        /* Grant up to a step of the freed memory, which would be returned and asked for again. */
         bytes = room < ledger_step(device) ? room : ledger_step(device);
         bytes = bytes > step->bytes ? bytes : step->bytes;
     }
@@ -54,10 +49,7 @@ static bool steps_do_grant(struct agent *agent, const struct group *group,
     return true;
 }
 
-/**
- * Ask the program to keep this many bytes at most. A program whose call waits for memory continues
- * by spilling.
- */
+/** Limit the program to so many bytes; its waiting call continues by spilling. */
 static bool steps_do_spill(struct agent *agent, const struct group *group,
                            const struct policy_step *step)
 {
@@ -98,9 +90,7 @@ static void steps_share_out(const struct group *group, uint64_t bytes, uint64_t 
     ret_grants[group->vdev] += bytes - given;
 }
 
-/**
- * Send one request for each virtual device of the group; the program serves them one after another.
- */
+/** Send a request for each virtual device of the group, which are served in turn. */
 static bool steps_ask(struct agent *agent, const struct group *group,
                       const struct policy_step *step, enum request_verb verb)
 {
@@ -112,10 +102,7 @@ static bool steps_ask(struct agent *agent, const struct group *group,
         return false;
     steps_share_out(group, step->bytes, grants);
     for (uint32_t i = 0; i < group->program->vdev_count; i++) {
-        /*
-         * A program that lost its device and waits for another is not suspended: it starts from a
-         * lost device.
-         */
+        /* A program that seeks a device after a loss moves from the lost one. */
         bool seeks = group->program->vdevs[i].seeks;
         struct operation op = operation_of(group->program, seeks ? REQUEST_MOVE : verb, i, NULL);
         op.asked.timeout_ms = STEP_MS;
@@ -212,10 +199,7 @@ static void steps_trim(struct agent *agent, struct program *program, uint32_t de
     program->managed.trimmed_ms = uv_now(&agent->loop);
 }
 
-/**
- * True when @bytes would be free on @device once others return what they do not use; they have been
- * asked for it.
- */
+/** True when @bytes will be free on @device as others, now asked, return unused memory. */
 static bool steps_trim_device(struct agent *agent, const struct program *program, uint32_t device,
                               uint64_t bytes)
 {

@@ -23,10 +23,7 @@ MUST_CHECK int admit_request(struct agent *agent, struct operation *op,
                              const struct inventory_entry *target, char *ret_error, size_t size);
 /** Apply the consequences of the end of an operation that moves or suspends a program. */
 void admit_settle(struct agent *agent, const struct operation *op, const struct operation_end *end);
-/**
- * Exclude the target where @end says that it failed there, for operators' and the policy's
- * operations.
- */
+/** Exclude the target where @end says that it failed there, whoever asked. */
 void admit_fail(struct agent *agent, const struct operation *op, const struct operation_end *end);
 
 /**
@@ -53,9 +50,7 @@ unsigned resume_later(struct agent *agent, struct program *program, unsigned vde
  */
 struct peer *resume_ends(struct agent *agent, const struct operation *done, const char *result);
 void resume_cancel(struct agent *agent, struct operation *op, bool gone);
-/**
- * Cancel, for another client, all resumes that wait for @program. Returns whether there were any.
- */
+/** Cancel, for another client, all resumes that wait for @program. True: there were any. */
 bool resume_cancel_program(struct agent *agent, const struct program *program);
 void resume_expire(struct agent *agent, struct operation *op);
 /** Settle the waiting resumes that have succeeded or can no longer succeed. */
@@ -66,18 +61,13 @@ void resume_forget(struct agent *agent, const struct program *program);
 /* prewarm: devices that are made ready for programs before a possible move */
 
 void prewarm_handle(struct peer *client, struct message *message);
-/**
- * Ask a program to release a device that may not be used, or to build its new kernels on another.
- */
+/** Have a program release a device that it may not use, or build new kernels on one. */
 void prewarm_look(struct agent *agent, struct program *program);
 /** True while @device is ready for a connected program. */
 bool prewarm_holds(const struct agent *agent, uint32_t device);
 /** Carry out the policy's step. False: it had no effect. */
 bool prewarm_do(struct agent *agent, struct program *program, const struct policy_step *step);
-/**
- * The device of the ledger that is ready, or being made ready, for @program; of several, the one
- * that the policy chose last. LEDGER_NONE: none.
- */
+/** The device ready or being made ready; of several the policy's last. LEDGER_NONE: none. */
 uint32_t prewarm_device(const struct agent *agent, const struct program *program);
 void prewarm_settle(struct agent *agent, const struct operation *op,
                     const struct operation_end *end);
@@ -131,10 +121,7 @@ void spreading_tell(const struct agent *agent, struct program *program);
 void spreading_look(struct agent *agent, struct program *program);
 /** Give free devices to the programs that may use them, and take back those that are not free. */
 void spreading_share(struct agent *agent);
-/**
- * Put "spread", the names of the devices that @program may use now, and "spread_free" into an open
- * map.
- */
+/** Put "spread" (the devices that @program may use now) and "spread_free" into an open map. */
 void spreading_put_names(const struct agent *agent, const struct program *program,
                          struct frame *frame);
 
@@ -169,10 +156,7 @@ bool rebalance_step(struct agent *agent);
 /** The most steps of one rebalance. */
 #define BALANCE_MAX 256
 
-/**
- * Let @client wait for the end of a drain of @device, or of a rebalance; for @timeout_ms, or with 0
- * for any time.
- */
+/** Let @client wait for a drain of @device or a rebalance; @timeout_ms 0: any time. */
 void followers_add(struct peer *client, enum request_verb verb, uint32_t device,
                    uint64_t timeout_ms);
 /** A step of the policy as a client is told of it. */
@@ -216,9 +200,7 @@ void losses_arrived(struct agent *agent, uint32_t device);
 void losses_failed(struct agent *agent, uint32_t device);
 /** A listing of the devices has ended, successfully or not. */
 void losses_listed(struct agent *agent);
-/**
- * The policy has run: a lost device for which a program still waits gets its first query at once.
- */
+/** The policy has run: query lost devices for which a program still waits at once. */
 void losses_hurry(struct agent *agent);
 void losses_tick(struct agent *agent);
 

@@ -13,10 +13,7 @@
 /* How long the figures of a link are used until they are read again. */
 #define LINK_MS 60000
 
-/*
- * Builds the policy's view of the world, anew for each question: govern_is_due() says when one is
- * asked.
- */
+/* Builds the policy's world, anew for each question (govern_is_due()). */
 
 void world_finish(struct world *world)
 {
@@ -43,10 +40,7 @@ static unsigned world_moves_since(const uint64_t *ring_ms, unsigned size, unsign
     return recent;
 }
 
-/**
- * Bytes a millisecond of a device's link, as programs of the agent's user measured it; 0: not
- * known.
- */
+/** Bytes a millisecond of a device's link, as our user's programs measured it; 0: unknown. */
 static uint64_t world_link(const struct agent *agent, struct ledger_device *device,
                            const struct inventory_entry *entry)
 {
@@ -145,10 +139,7 @@ static void world_add_vdev(struct policy_program *row, const struct program_devi
     }
 }
 
-/**
- * Describe a pending request. If the driver refused memory that was granted, the program cannot
- * have more there than it holds now.
- */
+/** Describe a pending request. Memory that the driver refused cannot be had there. */
 static void world_put_pending(struct world *world, struct policy_program *row,
                               const struct pending *pending)
 {
@@ -285,10 +276,7 @@ static void world_put_group(struct agent *agent, struct world *world, const stru
     }
 }
 
-/**
- * The virtual devices of a program on one device are one program to the policy, because they share
- * its grants.
- */
+/** Virtual devices on one device share their grants: to the policy they are one program. */
 static void world_put_program_groups(struct agent *agent, struct world *world,
                                      struct program *program)
 {

@@ -392,10 +392,7 @@ static uint64_t power_needs_in(const struct agent *agent, const struct power_sco
     return needs;
 }
 
-/**
- * The lowest cap of @scope under which a program could launch: the scope's, or any one that is
- * known or not. 0: unknown.
- */
+/** The lowest cap of @scope under which one of its programs could launch. 0: unknown. */
 static uint64_t power_least(const struct agent *agent, const struct power_scope *scope,
                             uint32_t *ret_device)
 {

@@ -51,10 +51,7 @@ void utilisation_put_program(const struct agent *agent, const struct program *pr
 MUST_CHECK int power_init(struct agent *agent);
 void power_finish(struct agent *agent);
 
-/**
- * Choose which programs may launch, and tell those for which that changed. Returns at once if there
- * is no cap.
- */
+/** Choose which programs may launch and tell them of changes; nothing without a cap. */
 void power_run(struct agent *agent);
 /** Read the meters, then power_run(). */
 void power_tick(struct agent *agent);
@@ -105,9 +102,7 @@ void power_gauges(const struct agent *agent, uint32_t device, struct meter_gauge
 /** Add the fields for `reseat devices` and `reseat ps`. */
 void power_put_device(const struct agent *agent, uint32_t device, struct frame *frame);
 void power_put_program(const struct program *program, struct frame *frame);
-/**
- * Write the line for `reseat explain`; leaves @ret_line as it is if no cap concerns the program.
- */
+/** Write the line for `reseat explain`; nothing where no cap concerns the program. */
 void power_explain(const struct agent *agent, const struct program *program, char *ret_line,
                    size_t size);
 

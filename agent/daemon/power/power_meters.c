@@ -168,10 +168,7 @@ static void power_note(struct agent *agent, uint32_t device, uint64_t mw, uint64
 
     metered->reading_mw = mw;
     metered->read = true;
-    /*
-     * While programs were running, foreign_mw can only fall: how the power is split between them
-     * and other users of the device is not known.
-     */
+    /* While programs run, foreign_mw only falls: the split with others is unknown. */
     if (count == 0 || above < metered->foreign_mw)
         metered->foreign_mw = above;
     if (count == 1 && !metered->modelled)

@@ -20,10 +20,7 @@ int program_file(const struct agent *agent, const struct program *program, char 
     return paths_join(agent->programs_folder, program->id, ret);
 }
 
-/**
- * Check where a program was before, so that the policy does not send it back there either. The
- * clock continues from one agent to the next.
- */
+/** Check the devices where a program was; agents count time by the same clock. */
 static void program_saved_check_visits(struct policy_visits *visits, uint64_t now_s)
 {
     uint32_t kept = 0;
@@ -113,10 +110,7 @@ void program_take_moves(struct agent *agent, struct program *program, const msgp
     }
 }
 
-/**
- * Write the state that a later agent needs. A failure is not fatal: a connected program reports
- * most of it again.
- */
+/** On failure a later agent learns most of it from the program when it connects. */
 void programs_save(const struct agent *agent, const struct program *program)
 {
     char path[PATH_MAX];

@@ -35,9 +35,7 @@ static void program_vdevs_take_vdev(struct agent *agent, struct program *program
     vdev->wanted = vdev->tells_grants ? vdev->wanted : vdev->device_bytes;
     vdev->least = field_get(map, "least") ? vdev->least : vdev->wanted;
     vdev->peak = field_get(map, "peak") ? vdev->peak : vdev->device_bytes;
-    /*
-     * A suspended device has no memory on a device: keep the amount with which it will be resumed.
-     */
+    /* Suspended, it has no device memory: keep the amount to resume it with. */
     vdev->wanted = vdev->suspended && vdev->wanted < wanted ? wanted : vdev->wanted;
     vdev->least = vdev->suspended && vdev->least < least ? least : vdev->least;
     uint64_t most = vdev->wanted > vdev->device_bytes ? vdev->wanted : vdev->device_bytes;
@@ -129,9 +127,7 @@ void program_take_status(struct agent *agent, struct program *program,
     program_vdevs_note_protection(program);
     program_vdevs_take_ready(agent, program, message);
     program_vdevs_take_whole(program, message);
-    /*
-     * A program that is starting has no virtual devices yet, and keeps those of its registration.
-     */
+    /* A starting program reports no virtual devices: it keeps those it registered. */
     if (count != 0 && program_set_vdev_count(agent, program, count)) {
         for (size_t i = 0; i < count; i++)
             program_vdevs_take_vdev(agent, program, i, &vdevs[i]);

@@ -305,10 +305,7 @@ int programs_connect(struct agent *agent, struct peer *peer, const msgpack_objec
     take_hello(hello, &said);
     struct program *program = registry_program_of_process(agent, peer, start);
     if (!program) {
-        /*
-         * A child of a program that was started with `reseat run`, or a program that an earlier
-         * agent knew.
-         */
+        /* A child of a known program, or a program that an earlier agent knew. */
         const struct program *known = registry_program_by_id(agent, said.id), *parent;
         char refused[PROTOCOL_TEXT_MAX];
         if (!programs_may_start(agent, peer, refused, sizeof(refused))) {

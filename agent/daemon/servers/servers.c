@@ -10,10 +10,7 @@
 #include "agent/daemon/devices/device_list.h"
 #include "agent/protocol/common_messages.h"
 
-/**
- * A process that probes one device server (remote/watch/), so that the agent never blocks on a
- * server.
- */
+/** Probes one device server (remote/watch/), so that the agent never blocks on it. */
 struct watcher {
     uv_process_t process;
     uv_pipe_t in, out;
@@ -56,10 +53,7 @@ static void servers_watcher_ends(struct watcher *watcher, bool other_version)
     servers_ended(watcher->server, other_version);
 }
 
-/*
- * The handle is closed only when the process has exited: libuv does not reap a child whose handle
- * is closed.
- */
+/* Close the handle only now: libuv does not reap a child whose handle is closed. */
 static void servers_watcher_exited(uv_process_t *process, int64_t status, int number)
 {
     struct watcher *watcher = process->data;
@@ -148,10 +142,7 @@ static void servers_watcher_ask(struct watcher *watcher, bool devices)
     (void)uv_try_write((uv_stream_t *)&watcher->in, &word, 1);
 }
 
-/*
- * Longer than the longest time between two messages of a watcher: one probe, one listing, and its
- * longest wait.
- */
+/* Longer than a watcher is ever silent: a probe, a listing, and its longest wait. */
 #define SILENCE_MS     150000
 #define RESTART_MS     1000
 #define RESTART_MS_MAX 60000
@@ -624,10 +615,7 @@ int servers_append(struct agent *agent, struct inventory *inventory, bool *ret_g
         server->devices = 0;
         if (inventory_read(server->file, &some))
             continue;
-        /*
-         * The watcher wrote this file: accept only this server's devices, and DEVICES_MAX of them
-         * at most.
-         */
+        /* A watcher wrote the file: accept DEVICES_MAX devices, this server's alone. */
         kept.entries = some.entries;
         for (size_t i = 0; i < some.count; i++) {
             some.entries[i].lost = server->state != SERVER_UP;
