@@ -70,18 +70,6 @@ static const char *config_read_found_name(const config_setting_t *setting)
     }
 }
 
-static bool config_read_is_integer(const config_setting_t *setting)
-{
-    return config_setting_type(setting) == CONFIG_TYPE_INT ||
-           config_setting_type(setting) == CONFIG_TYPE_INT64;
-}
-
-static long long config_read_integer_of(const config_setting_t *setting)
-{
-    return config_setting_type(setting) == CONFIG_TYPE_INT ? config_setting_get_int(setting)
-                                                           : config_setting_get_int64(setting);
-}
-
 static int config_read_wrong_type(struct reader *reader, const config_setting_t *setting,
                                   const char *wanted)
 {
@@ -133,9 +121,13 @@ static int config_read_value(struct reader *reader, const config_setting_t *valu
     if (config_setting_type(value) == CONFIG_TYPE_BOOL) {
         form = BOOLEAN;
         text = config_setting_get_bool(value) ? "on" : "off";
-    } else if (config_read_is_integer(value)) {
+    } else if (config_setting_type(value) == CONFIG_TYPE_INT ||
+               config_setting_type(value) == CONFIG_TYPE_INT64) {
         form = INTEGER;
-        snprintf(number, sizeof(number), "%lld", config_read_integer_of(value));
+        snprintf(number, sizeof(number), "%lld",
+                 config_setting_type(value) == CONFIG_TYPE_INT
+                     ? (long long)config_setting_get_int(value)
+                     : config_setting_get_int64(value));
         text = number;
     }
     if (!(forms & form))

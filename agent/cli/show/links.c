@@ -62,13 +62,6 @@ static void links_measure(const struct output *output, struct link *link, uint64
 
 /* ---- stored measurements ---- */
 
-static unsigned links_cores(void)
-{
-    cpu_set_t set;
-
-    return sched_getaffinity(0, sizeof(set), &set) == 0 ? (unsigned)CPU_COUNT(&set) : 1;
-}
-
 static int links_know(const struct output *output, const struct inventory *inventory,
                       uint64_t limit_ms, struct links_known *ret_known)
 {
@@ -126,11 +119,13 @@ static bool links_has_link(const struct link *link)
 static json_t *links_json_way(const struct links_known *known, const struct link *from,
                               const struct link *to, uint64_t size)
 {
+    cpu_set_t set;
+    unsigned cores = sched_getaffinity(0, sizeof(set), &set) == 0 ? (unsigned)CPU_COUNT(&set) : 1;
     const struct cost_way way = {.from = from ? &from->figures : NULL,
                                  .to = to ? &to->figures : NULL,
                                  .host = &known->host,
                                  .total = size,
-                                 .cores = links_cores(),
+                                 .cores = cores,
                                  .link = links_has_link(from) || links_has_link(to)};
     struct cost_choice choice;
 

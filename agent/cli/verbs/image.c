@@ -245,19 +245,6 @@ static int image_print_differences(const struct output *output,
     return output_list(output, answer, "objects", columns, NULL, NULL);
 }
 
-static int image_diff_run(const struct output *output, const struct image_manifest *one,
-                          const struct image_manifest *other)
-{
-    struct difference *CLEANUP(cleanup_free) differences =
-        calloc(one->count + other->count + 1, sizeof(*differences));
-
-    if (!differences)
-        return output_fail(output, ERR_FAILED, "there is not enough memory");
-    size_t count = image_compare(one, other, false, differences);
-    count += image_compare(other, one, true, differences + count);
-    return image_print_differences(output, differences, count);
-}
-
 static int image_run_diff(struct call *call)
 {
     CLEANUP(images_close) struct images images = {0};
@@ -269,7 +256,16 @@ static int image_run_diff(struct call *call)
         status = image_choose(&call->output, &images, call->words[1], &one);
     if (!status)
         status = image_choose(&call->output, &images, call->words[2], &other);
-    return status ? status : image_diff_run(&call->output, &one.manifest, &other.manifest);
+    if (status)
+        return status;
+    const struct image_manifest *from = &one.manifest, *to = &other.manifest;
+    CLEANUP(cleanup_free)
+    struct difference *differences = calloc(from->count + to->count + 1, sizeof(*differences));
+    if (!differences)
+        return output_fail(&call->output, ERR_FAILED, "there is not enough memory");
+    size_t count = image_compare(from, to, false, differences);
+    count += image_compare(to, from, true, differences + count);
+    return image_print_differences(&call->output, differences, count);
 }
 
 const struct verb verb_image_diff = {

@@ -631,23 +631,6 @@ static int top_open_terminal(const struct output *output, SCREEN **ret_screen)
     return 0;
 }
 
-static void top_finish(struct top *top)
-{
-    if (top->child)
-        kill(top->child, SIGTERM);
-    client_close(&top->client);
-    for (size_t i = 0; i < PANES; i++)
-        pane_finish(&top->panes[i]);
-}
-
-/** End as the signal would have ended this process. */
-static void top_die(int signal_number, const sigset_t *caught)
-{
-    signal(signal_number, SIG_DFL); /* The library set its own for some. */
-    kill(getpid(), signal_number);
-    sigprocmask(SIG_UNBLOCK, caught, NULL);
-}
-
 static int top_run(struct call *call)
 {
     struct top *top = call->options;
@@ -681,10 +664,17 @@ static int top_run(struct call *call)
     top_loop(top);
     endwin();
     delscreen(screen);
-    top_finish(top);
+    if (top->child)
+        kill(top->child, SIGTERM);
+    client_close(&top->client);
+    for (size_t i = 0; i < PANES; i++)
+        pane_finish(&top->panes[i]);
     close(top->signals);
-    if (top->signal)
-        top_die(top->signal, &caught);
+    if (top->signal) {                /* End as it would have ended this process. */
+        signal(top->signal, SIG_DFL); /* The library set its own for some. */
+        kill(getpid(), top->signal);
+        sigprocmask(SIG_UNBLOCK, &caught, NULL);
+    }
     return STATUS_DONE;
 }
 

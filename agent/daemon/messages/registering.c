@@ -119,15 +119,6 @@ static int registering_choose_devices(struct agent *agent, const struct device_w
     return result;
 }
 
-/* What the configuration says, where the command says nothing. */
-static bool registering_any_float(const struct agent *agent, const struct program *program)
-{
-    struct config_program said;
-    config_program(&agent->config, program->name, &said);
-    uint32_t floats = said.floats ? said.floats - 1 : config_policy(&agent->config)->floats;
-    return strcmp(settings_float_words[floats], "any") == 0;
-}
-
 static void registering_register_program(struct peer *peer, struct message *message,
                                          const char *environment)
 {
@@ -135,6 +126,7 @@ static void registering_register_program(struct peer *peer, struct message *mess
     const struct inventory_entry *entries[PROTOCOL_VDEVS_MAX];
     char devices[PROTOCOL_VDEVS_MAX][PROTOCOL_WORD_MAX], error[PROTOCOL_TEXT_MAX];
     struct registration said;
+    struct config_program configured;
     struct program_spread spread = {.count = 0};
     struct device_wish wish;
     struct program *program;
@@ -181,8 +173,11 @@ static void registering_register_program(struct peer *peer, struct message *mess
     }
     program_override(&program->policy, &said);
     program->spread = spread;
+    config_program(&agent->config, program->name, &configured);
+    uint32_t floats =
+        configured.floats ? configured.floats - 1 : config_policy(&agent->config)->floats;
     if (!field_get(&message->root, "any_float"))
-        program->spread.any_float = registering_any_float(agent, program);
+        program->spread.any_float = strcmp(settings_float_words[floats], "any") == 0;
     program_take_images(agent, program, &message->root);
     const char *list = strrchr(agent->devices.own_path, '/');
     snprintf(program->inventory, sizeof(program->inventory), "%s", list ? list + 1 : "");

@@ -138,16 +138,6 @@ static enum MHD_Result endpoint_queue(struct MHD_Connection *connection, unsigne
     return result;
 }
 
-static enum MHD_Result endpoint_metrics(struct endpoint *endpoint, const struct scraper *scraper,
-                                        struct MHD_Connection *connection)
-{
-    const char *accepts = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Accept");
-    bool open = exposition_is_open(accepts);
-    struct MHD_Response *response = endpoint_page(endpoint, &scraper->who, open);
-
-    return response ? MHD_queue_response(connection, MHD_HTTP_OK, response) : MHD_NO;
-}
-
 /** True when there is room for @scraper beside the other connections, and those of its user. */
 static bool endpoint_has_room(const struct endpoint *endpoint, const struct scraper *scraper)
 {
@@ -211,8 +201,12 @@ static enum MHD_Result endpoint_answer(void *data, struct MHD_Connection *connec
         return endpoint_browse(endpoint, scraper, connection, *request);
     if (!endpoint_is_for_us(scraper, connection))
         return endpoint_refuse(connection, MHD_HTTP_FORBIDDEN);
-    if (gets && strcmp(url, "/metrics") == 0)
-        return endpoint_metrics(endpoint, scraper, connection);
+    if (gets && strcmp(url, "/metrics") == 0) {
+        const char *accepts = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Accept");
+        struct MHD_Response *response =
+            endpoint_page(endpoint, &scraper->who, exposition_is_open(accepts));
+        return response ? MHD_queue_response(connection, MHD_HTTP_OK, response) : MHD_NO;
+    }
     if (gets && !scraper->local && strcmp(url, "/") == 0)
         return endpoint_queue(connection, MHD_HTTP_OK, browser_page());
     return endpoint_refuse(connection, gets ? MHD_HTTP_NOT_FOUND : MHD_HTTP_METHOD_NOT_ALLOWED);
@@ -456,11 +450,9 @@ void endpoint_tick(struct endpoint *endpoint)
 
     endpoint_follow(&endpoint->unix_socket, settings->metrics);
     endpoint_follow(&endpoint->tcp, settings->metrics ? settings->metrics_port : 0);
-    for (struct scraper *one = endpoint->scrapers; one; one = one->next) {
-        if (one->dropped || now - one->who.since_ms < DEADLINE_MS)
-            continue;
-        endpoint_drop(endpoint, one);
-    }
+    for (struct scraper *one = endpoint->scrapers; one; one = one->next)
+        if (!one->dropped && now - one->who.since_ms >= DEADLINE_MS)
+            endpoint_drop(endpoint, one);
     browser_tick(&endpoint->browser);
 }
 

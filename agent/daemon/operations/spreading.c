@@ -125,17 +125,6 @@ void spreading_share(struct agent *agent)
     free(given);
 }
 
-/** Add a device, unless it is there already under another name. */
-static void spreading_add(struct program_spread *spread, uint32_t device)
-{
-    size_t i = 0;
-
-    while (i < spread->count && spread->devices[i] != device)
-        i++;
-    if (i == spread->count)
-        spread->devices[spread->count++] = device;
-}
-
 int spreading_read(struct agent *agent, const msgpack_object *map, const char *key,
                    struct program_spread *ret_spread, char *ret_error, size_t error_size)
 {
@@ -167,7 +156,12 @@ int spreading_read(struct agent *agent, const msgpack_object *map, const char *k
             snprintf(ret_error, error_size, "the agent is out of memory");
             return -ENOMEM;
         }
-        spreading_add(&spread, device);
+        /* It may be there already, under another name. */
+        size_t at = 0;
+        while (at < spread.count && spread.devices[at] != device)
+            at++;
+        if (at == spread.count)
+            spread.devices[spread.count++] = device;
     }
     *ret_spread = spread;
     return 0;

@@ -165,24 +165,15 @@ bool program_launches_on(const struct program *program, uint32_t device)
     return false;
 }
 
-static bool program_vdevs_program_lost(const struct program *program)
-{
-    for (size_t i = 0; i < program->vdev_count; i++)
-        if (!program->vdevs[i].suspended && program->vdevs[i].lost)
-            return true;
-    return false;
-}
-
-static bool program_vdevs_program_spilled(const struct program *program)
-{
-    for (size_t i = 0; i < program->vdev_count; i++)
-        if (!program->vdevs[i].suspended && program->vdevs[i].spilled)
-            return true;
-    return false;
-}
-
 const char *program_state(const struct program *program)
 {
+    bool lost = false, spilled = false;
+
+    for (size_t i = 0; i < program->vdev_count; i++) {
+        const struct program_device *vdev = &program->vdevs[i];
+        lost = lost || (!vdev->suspended && vdev->lost);
+        spilled = spilled || (!vdev->suspended && vdev->spilled);
+    }
     if (!program->connected)
         return "starting";
     if (!program->peer || program->unresponsive)
@@ -191,13 +182,13 @@ const char *program_state(const struct program *program)
         return "fenced";
     if (program_moving(program))
         return "moving";
-    if (program_vdevs_program_lost(program))
+    if (lost)
         return "lost";
     if (program_suspended(program))
         return "suspended";
     if (program->managed.waiting)
         return "waiting";
-    return program_vdevs_program_spilled(program) ? "spilled" : "running";
+    return spilled ? "spilled" : "running";
 }
 
 const char *vdev_device_name(const struct agent *agent, const struct program_device *vdev)

@@ -288,13 +288,6 @@ static struct server *servers_create(struct agent *agent, const char *name, cons
 
 #define FOUND_MAX 32
 
-static bool servers_may_use(const struct server *server)
-{
-    char ignored[PATH_MAX];
-
-    return server_has_credentials(server->address, ignored);
-}
-
 /** Do not contact the server until there are credentials for it; servers_tick() checks for them. */
 static void servers_wait_for_credentials(struct server *server)
 {
@@ -405,9 +398,11 @@ static void servers_begin(struct server *server)
 void servers_tick(struct agent *agent)
 {
     uint64_t now = uv_now(&agent->loop);
+    char ignored[PATH_MAX];
 
     for (struct server *server = agent->servers; server; server = server->next) {
-        if (server->found && server->state == SERVER_FOUND && !servers_may_use(server))
+        if (server->found && server->state == SERVER_FOUND &&
+            !server_has_credentials(server->address, ignored))
             continue;
         if (server->watcher && now - server->heard_ms > SILENCE_MS &&
             !servers_is_announcer(server)) {
@@ -534,8 +529,7 @@ void servers_configure(struct agent *agent)
             stays = !strcmp(name, server->name) && !strcmp(address, server->address);
         }
         if (!stays) {
-            server->configured =
-                false; /* From now on it is treated as a server that an operator added. */
+            server->configured = false; /* It is as one that an operator added from now on. */
             agent->events->server_leaves(agent, server, true);
         }
     }
@@ -601,11 +595,6 @@ void servers_finish(struct agent *agent)
 
 /* ---- their devices ---- */
 
-static bool servers_is_shown(const struct server *server, const struct inventory_entry *entry)
-{
-    return strcmp(entry->key.icd, server->address) == 0;
-}
-
 int servers_append(struct agent *agent, struct inventory *inventory, bool *ret_grew)
 {
     *ret_grew = false;
@@ -619,7 +608,7 @@ int servers_append(struct agent *agent, struct inventory *inventory, bool *ret_g
         kept.entries = some.entries;
         for (size_t i = 0; i < some.count; i++) {
             some.entries[i].lost = server->state != SERVER_UP;
-            if (servers_is_shown(server, &some.entries[i]) && kept.count < DEVICES_MAX)
+            if (strcmp(some.entries[i].key.icd, server->address) == 0 && kept.count < DEVICES_MAX)
                 kept.entries[kept.count++] = some.entries[i];
             else
                 devinfo_finish(&some.entries[i].info);
