@@ -118,15 +118,6 @@ static bool paths_is_shared(char ret_folder[PATH_MAX], const char **ret_name)
     return true;
 }
 
-/** Note why the preferred folder was refused: its agent may be the one that the user meant. */
-static void paths_note_refused(struct paths *paths)
-{
-    const char *named = getenv("RESEAT_SOCKET");
-
-    if ((named && *named) || !folder_runtime_refused(paths->refused))
-        paths->refused[0] = '\0';
-}
-
 int paths_find(struct paths *ret_paths)
 {
     struct paths paths = {.user = geteuid()};
@@ -151,7 +142,10 @@ int paths_find(struct paths *ret_paths)
     else
         error = folder_make_private(wanted, paths.folder, paths.problem);
     error = paths_finish_paths(&paths, beside, error);
-    paths_note_refused(&paths);
+    /* Say why the preferred folder was refused: its agent may be the one that the user meant. */
+    const char *named = getenv("RESEAT_SOCKET");
+    if ((named && *named) || !folder_runtime_refused(paths.refused))
+        paths.refused[0] = '\0';
     *ret_paths = paths;
     return error;
 }

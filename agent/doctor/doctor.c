@@ -61,7 +61,7 @@ void inspection_say(struct inspection *inspection, const char *mark, const char 
     fprintf(inspection->to, "%s\n", text);
 }
 
-static bool inspection_is_program(const char *path)
+bool inspection_is_file(const char *path)
 {
     struct stat stat_now;
 
@@ -73,12 +73,12 @@ int inspection_find(const char *name, char ret[PATH_MAX])
     const char *list = getenv("PATH");
 
     if (strchr(name, '/'))
-        return inspection_is_program(name) && realpath(name, ret) ? 0 : -ENOENT;
+        return inspection_is_file(name) && realpath(name, ret) ? 0 : -ENOENT;
     CLEANUP(cleanup_free) char *copy = strdup(list ? list : "/usr/local/bin:/usr/bin:/bin");
     char *rest = copy;
     for (char *part = copy ? strsep(&rest, ":") : NULL; part; part = strsep(&rest, ":")) {
         char path[PATH_MAX];
-        if (!paths_join(*part ? part : ".", name, path) && inspection_is_program(path) &&
+        if (!paths_join(*part ? part : ".", name, path) && inspection_is_file(path) &&
             access(path, X_OK) == 0 && realpath(path, ret))
             return 0;
     }
@@ -149,14 +149,6 @@ static void doctor_check_privilege(struct inspection *inspection, const char *pa
     }
 }
 
-/** Add an ELF file that the command executes, to be examined by linkage_check(). */
-static int doctor_take_program(struct inspection *inspection, const char *path)
-{
-    int error = strings_add(&inspection->programs, path);
-
-    return error ? error : strings_add(&inspection->seen, path);
-}
-
 /** Examine a command and, for a script, its interpreter. Findings go into @inspection. */
 static int doctor_look_at(struct inspection *inspection, const char *program)
 {
@@ -169,7 +161,8 @@ static int doctor_look_at(struct inspection *inspection, const char *program)
     bool script = !doctor_interpreter(path, next);
     doctor_check_privilege(inspection, path, script);
     if (!script) {
-        error = doctor_take_program(inspection, path);
+        error = strings_add(&inspection->programs, path);
+        error = error ? error : strings_add(&inspection->seen, path);
     } else {
         inspection->machine = true;
         inspection_say(inspection, "ok",

@@ -60,6 +60,7 @@ void inspection_finish(struct inspection *inspection);
 void inspection_say(struct inspection *inspection, const char *mark, const char *format, ...)
     PRINTF(3, 4);
 
+bool inspection_is_file(const char *path);
 /** Find a program as execvp() would. Returns 0 or -ENOENT. */
 MUST_CHECK int inspection_find(const char *name, char ret[PATH_MAX]);
 

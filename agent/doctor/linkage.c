@@ -10,18 +10,11 @@
 
 #define LINKED_MAX 1024
 
-static bool linkage_is_file(const char *path)
-{
-    struct stat stat_now;
-
-    return stat(path, &stat_now) == 0 && S_ISREG(stat_now.st_mode);
-}
-
 static bool linkage_try_folder(const char *folder, const char *name, char ret[PATH_MAX])
 {
     char path[PATH_MAX];
 
-    return !paths_join(folder, name, path) && linkage_is_file(path) && realpath(path, ret);
+    return !paths_join(folder, name, path) && inspection_is_file(path) && realpath(path, ret);
 }
 
 /** Search about as the dynamic linker: rpaths so far, LD_LIBRARY_PATH, usual folders. */
@@ -124,18 +117,6 @@ static void linkage_check_own_loader(struct inspection *inspection, const char *
     elf_facts_finish(&facts);
 }
 
-static int linkage_take_rpath(struct inspection *inspection, const char *path,
-                              const struct elf_facts *facts)
-{
-    for (size_t i = 0; i < facts->rpath.count; i++) {
-        char loader[PATH_MAX];
-        if (linkage_try_folder(facts->rpath.items[i], "libOpenCL.so.1", loader) ||
-            linkage_try_folder(facts->rpath.items[i], "libOpenCL.so", loader))
-            linkage_check_own_loader(inspection, path, loader);
-    }
-    return linkage_merge(&inspection->search, &facts->rpath);
-}
-
 /** Examine one file. @first: it is the program itself, not a library. */
 static int linkage_check_file(struct inspection *inspection, const char *path, bool first)
 {
@@ -160,7 +141,13 @@ static int linkage_check_file(struct inspection *inspection, const char *path, b
             "in it is told of reseat; link it dynamically (without -static)",
             path);
     }
-    error = linkage_take_rpath(inspection, path, &facts);
+    for (size_t i = 0; i < facts.rpath.count; i++) {
+        char loader[PATH_MAX];
+        if (linkage_try_folder(facts.rpath.items[i], "libOpenCL.so.1", loader) ||
+            linkage_try_folder(facts.rpath.items[i], "libOpenCL.so", loader))
+            linkage_check_own_loader(inspection, path, loader);
+    }
+    error = linkage_merge(&inspection->search, &facts.rpath);
     error = error ? error : linkage_take_needed(inspection, path, &facts);
     error = error ? error : linkage_merge(&inspection->uses, &facts.uses);
     if (!error && facts.own && !elf_is_loader(path)) {

@@ -61,22 +61,18 @@ static int losses_add(struct losses *losses, struct lost *lost)
     return 0;
 }
 
-/** True if @host wrote the image, or holds the lease now. */
-static bool lost_was_on(const struct lost *lost, const char *host)
-{
-    return strcmp(lost->summary.about->host, host) == 0 ||
-           strcmp(lost->seen.lease.holder.host, host) == 0;
-}
-
 void losses_keep_of(struct losses *losses, const char *host)
 {
     size_t kept = 0;
 
-    for (size_t i = 0; i < losses->count; i++)
-        if (lost_was_on(&losses->lost[i], host))
-            losses->lost[kept++] = losses->lost[i];
+    for (size_t i = 0; i < losses->count; i++) {
+        struct lost *lost = &losses->lost[i];
+        if (strcmp(lost->summary.about->host, host) == 0 ||
+            strcmp(lost->seen.lease.holder.host, host) == 0)
+            losses->lost[kept++] = *lost;
         else
-            image_summary_finish(&losses->lost[i].summary);
+            image_summary_finish(&lost->summary);
+    }
     losses->count = kept;
 }
 
@@ -105,19 +101,6 @@ static int lost_compare(const void *one, const void *other)
                                       : strcmp(a->image, b->image);
 }
 
-static void losses_order(struct losses *losses)
-{
-    static const char option[] = "--priority=";
-
-    for (size_t i = 0; i < losses->count; i++) {
-        const char *options = lost_options(&losses->lost[i]);
-        const char *at = options ? strstr(options, option) : NULL;
-        losses->lost[i].priority = at ? strtol(at + strlen(option), NULL, 10) : 0;
-    }
-    if (losses->count)
-        qsort(losses->lost, losses->count, sizeof(*losses->lost), lost_compare);
-}
-
 void losses_finish(struct losses *losses)
 {
     for (size_t i = 0; i < losses->count; i++)
@@ -129,6 +112,7 @@ void losses_finish(struct losses *losses)
 
 int losses_collect(struct losses *losses, const struct images *images)
 {
+    static const char option[] = "--priority=";
     int error = 0;
 
     memcpy(losses->path, images->folder->path, sizeof(losses->path));
@@ -144,7 +128,13 @@ int losses_collect(struct losses *losses, const struct images *images)
         lost.by = by ? by->lease : NULL;
         error = losses_add(losses, &lost);
     }
-    losses_order(losses);
+    for (size_t i = 0; i < losses->count; i++) {
+        const char *options = lost_options(&losses->lost[i]);
+        const char *at = options ? strstr(options, option) : NULL;
+        losses->lost[i].priority = at ? strtol(at + strlen(option), NULL, 10) : 0;
+    }
+    if (losses->count)
+        qsort(losses->lost, losses->count, sizeof(*losses->lost), lost_compare);
     return error ? output_fail(losses->output, ERR_FAILED, "there is not enough memory") : 0;
 }
 
@@ -319,14 +309,6 @@ static void lost_execute(const struct losses *losses, const struct lost *lost,
     output_note(losses->output, "%s: %s", reseat, strerror(errno));
 }
 
-static void lost_end(pid_t pid)
-{
-    kill(-pid, SIGKILL);
-    kill(pid, SIGKILL);
-    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-        ;
-}
-
 /** Wait until the program has taken over the lease. From then on the process is on its own. */
 static void lost_await(const struct losses *losses, struct lost *lost, struct lease *mine,
                        pid_t pid)
@@ -354,7 +336,10 @@ static void lost_await(const struct losses *losses, struct lost *lost, struct le
             return;
         }
         if (over || clock_now_ns() >= until) {
-            lost_end(pid);
+            kill(-pid, SIGKILL);
+            kill(pid, SIGKILL);
+            while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+                ;
             lost_conclude(lost, over ? ELSEWHERE : CANNOT,
                           over ? "another reseat recover is starting it"
                                : "it did not read its progress in time and was ended");

@@ -38,15 +38,6 @@ void pane_lay_out(struct pane *pane)
     pane_select(pane, at);
 }
 
-static void pane_move(struct pane *pane, long lines)
-{
-    size_t back = (size_t)-lines;
-
-    pane_select(pane, lines >= 0         ? pane->at + (size_t)lines
-                      : back <= pane->at ? pane->at - back
-                                         : 0);
-}
-
 void pane_sort(struct pane *pane, int step)
 {
     size_t count = 0;
@@ -88,7 +79,11 @@ bool pane_scroll(struct pane *pane, int key)
 
     for (size_t i = 0; i < ARRAY_SIZE(ways); i++) {
         if (key == ways[i].key || key == ways[i].other) {
-            pane_move(pane, ways[i].lines);
+            long lines = ways[i].lines;
+            size_t back = (size_t)-lines;
+            pane_select(pane, lines >= 0         ? pane->at + (size_t)lines
+                              : back <= pane->at ? pane->at - back
+                                                 : 0);
             return true;
         }
     }

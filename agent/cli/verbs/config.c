@@ -91,16 +91,6 @@ static json_t *config_json_of_list(const struct config *config, enum config_list
     return array;
 }
 
-static json_t *config_json(const struct config *config)
-{
-    json_t *object = json_pack("{s:o, s:o}", "file", output_text(config->path), "policy",
-                               config_json_of_policy(config));
-
-    for (unsigned i = 0; i < CONFIG_LISTS; i++)
-        json_object_set_new(object, config_lists[i].name, config_json_of_list(config, i));
-    return object;
-}
-
 /** Settings given as options. The texts are borrowed. */
 struct print {
     size_t count;
@@ -136,7 +126,10 @@ static int config_run_print(struct call *call)
 
     if (config_load_effective(print->given, print->count, &config, &error))
         return config_refuse(&call->output, &error);
-    json_auto_t *answer = config_json(&config);
+    json_auto_t *answer = json_pack("{s:o, s:o}", "file", output_text(config.path), "policy",
+                                    config_json_of_policy(&config));
+    for (unsigned i = 0; i < CONFIG_LISTS; i++)
+        json_object_set_new(answer, config_lists[i].name, config_json_of_list(&config, i));
     if (!call->output.json)
         (void)!config_print(&config, stdout);
     config_finish(&config);

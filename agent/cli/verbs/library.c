@@ -65,16 +65,10 @@ static void library_contents_finish(struct contents *contents)
     library_list_finish(&contents->list);
 }
 
-static const char *library_origin_name(const struct library_item *item)
-{
-    static const char *const names[] = {
-        [LIBRARY_BUILT] = "built", [LIBRARY_ADDED] = "added", [LIBRARY_UNFIT] = "unfit"};
-
-    return item->damaged ? "damaged" : names[item->entry.origin];
-}
-
 static json_t *library_item_json(const struct library_item *item)
 {
+    static const char *const origins[] = {
+        [LIBRARY_BUILT] = "built", [LIBRARY_ADDED] = "added", [LIBRARY_UNFIT] = "unfit"};
     const struct library_entry *entry = &item->entry;
     bool good = !item->damaged;
     json_t *kernels = json_array();
@@ -83,12 +77,13 @@ static json_t *library_item_json(const struct library_item *item)
     for (char *rest = names, *name = strsep(&rest, ";"); name; name = strsep(&rest, ";"))
         if (*name)
             json_array_append_new(kernels, output_text(name));
-    return json_pack(
-        "{s:o, s:s, s:o, s:o, s:o, s:o, s:I, s:I, s:I}", "key", output_text(item->name), "origin",
-        library_origin_name(item), "device", output_text(good ? entry->device : ""), "platform",
-        output_text(good ? entry->platform : ""), "driver", output_text(good ? entry->driver : ""),
-        "kernels", kernels, "size_bytes", (json_int_t)item->size, "used_ms",
-        (json_int_t)item->used_ms, "created_ms", (json_int_t)(good ? entry->created_ms : 0));
+    return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:I, s:I, s:I}", "key",
+                     output_text(item->name), "origin", good ? origins[entry->origin] : "damaged",
+                     "device", output_text(good ? entry->device : ""), "platform",
+                     output_text(good ? entry->platform : ""), "driver",
+                     output_text(good ? entry->driver : ""), "kernels", kernels, "size_bytes",
+                     (json_int_t)item->size, "used_ms", (json_int_t)item->used_ms, "created_ms",
+                     (json_int_t)(good ? entry->created_ms : 0));
 }
 
 /** The entries as JSON: all, or those selected. */

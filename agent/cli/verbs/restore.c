@@ -282,16 +282,6 @@ static int restore_resume(struct restore *restore, struct client *client, json_t
     return checkpoint_resume(output, client, pid, NULL, true, ret_report);
 }
 
-static int restore_print(const struct restore *restore, json_t *report)
-{
-    bool queued = strcmp(member_text(report, "result"), RESULT_QUEUED) == 0;
-
-    json_object_set_new(report, "image", output_text(restore->image));
-    return output_say(restore->output, report,
-                      queued ? "{app} restored from {image}, queues for a device"
-                             : "{app} restored from {image}, on {to:place}");
-}
-
 static int restore_process(struct restore *restore, struct client *client, const char *socket)
 {
     json_auto_t *report = NULL;
@@ -311,7 +301,13 @@ static int restore_process(struct restore *restore, struct client *client, const
                     (int)restore->parked.pid, strerror(-error));
     }
     status = restore_resume(restore, client, &report);
-    return status ? status : restore_print(restore, report);
+    if (status)
+        return status;
+    bool queued = strcmp(member_text(report, "result"), RESULT_QUEUED) == 0;
+    json_object_set_new(report, "image", output_text(restore->image));
+    return output_say(restore->output, report,
+                      queued ? "{app} restored from {image}, queues for a device"
+                             : "{app} restored from {image}, on {to:place}");
 }
 
 static int restore_run(struct call *call)

@@ -165,26 +165,21 @@ static void top_ask(struct top *top)
         top_ask_lists(top);
 }
 
-static void top_take_welcome(struct top *top, const struct message *message)
-{
-    top_forget_problem(top);
-    top->awaited = 0;
-    top->welcomed = field_is(&message->root, "type", MSG_WELCOME);
-    if (top->welcomed) {
-        top_ask_lists(top);
-        return;
-    }
-    (void)output_fail_message(&top->output, message);
-    client_close(&top->client);
-}
-
 static void top_take(struct top *top, const struct message *message)
 {
     bool devices = field_is(&message->root, "type", MSG_DEVICES);
     struct pane *pane = &top->panes[devices ? DEVICES : PROGRAMS];
 
     if (!top->welcomed) {
-        top_take_welcome(top, message);
+        top_forget_problem(top);
+        top->awaited = 0;
+        top->welcomed = field_is(&message->root, "type", MSG_WELCOME);
+        if (top->welcomed) {
+            top_ask_lists(top);
+        } else {
+            (void)output_fail_message(&top->output, message);
+            client_close(&top->client);
+        }
         return;
     }
     top->awaited -= top->awaited > 0;
@@ -349,16 +344,6 @@ static void top_choose(struct top *top, int key)
 
 /* ---- keys ---- */
 
-static void top_filter(struct top *top)
-{
-    struct pane *pane = &top->panes[PROGRAMS];
-    bool glob = strpbrk(top->typed, "*?[");
-
-    snprintf(top->filter, sizeof(top->filter), glob ? "%s" : "*%s*", top->typed);
-    pane->output.view.name = top->typed[0] ? top->filter : NULL;
-    pane->stale = true;
-}
-
 static void top_type(struct top *top, int key)
 {
     size_t length = strlen(top->typed);
@@ -369,7 +354,11 @@ static void top_type(struct top *top, int key)
         bool filters = top->mode == TOP_TYPE_FILTER;
         top->mode = TOP_BROWSE;
         if (filters) {
-            top_filter(top);
+            bool glob = strpbrk(top->typed, "*?[");
+            struct pane *programs = &top->panes[PROGRAMS];
+            snprintf(top->filter, sizeof(top->filter), glob ? "%s" : "*%s*", top->typed);
+            programs->output.view.name = top->typed[0] ? top->filter : NULL;
+            programs->stale = true;
         } else if (length) {
             snprintf(top->to, sizeof(top->to), "%s", top->typed);
             top_begin(top);

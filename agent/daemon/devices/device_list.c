@@ -191,15 +191,6 @@ static uint64_t device_list_digest_of(const char *environment)
     return digest ? digest : 1;
 }
 
-static bool device_list_sees(const struct inventory_entry *entry, uint64_t digest)
-{
-    size_t i = 0;
-
-    while (i < INVENTORY_SEEN_MAX && entry->seen[i] && entry->seen[i] != digest)
-        i++;
-    return i < INVENTORY_SEEN_MAX && entry->seen[i] == digest;
-}
-
 /** True when a living program sees @entry. Removes from it the digests that none has. */
 static bool device_list_others_see(const struct agent *agent, struct inventory_entry *entry,
                                    uint64_t but)
@@ -229,7 +220,13 @@ uint64_t devices_digest(const struct agent *agent, const char *environment)
 
 bool devices_shown(uint64_t digest, const struct inventory_entry *entry)
 {
-    return !digest || !entry->seen[0] || device_list_sees(entry, digest);
+    size_t i = 0;
+
+    if (!digest || !entry->seen[0])
+        return true;
+    while (i < INVENTORY_SEEN_MAX && entry->seen[i] && entry->seen[i] != digest)
+        i++;
+    return i < INVENTORY_SEEN_MAX && entry->seen[i] == digest;
 }
 
 /** Write the devices of @fresh, for programs that have the environment of this listing. */

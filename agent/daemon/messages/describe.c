@@ -9,17 +9,6 @@
 
 /* What agent/protocol/messages.txt says that clients are told, where that takes a computation. */
 
-static void describe_names(struct frame *frame, const struct agent *agent,
-                           const struct program *program)
-{
-    frame_array(frame, "on_full");
-    for (unsigned i = 0; i < POLICY_WAYS; i++)
-        if (program->policy.ways & (1u << i))
-            frame_string(frame, NULL, policy_way_name((enum policy_way)(1u << i)));
-    frame_end(frame);
-    spreading_put_names(agent, program, frame);
-}
-
 static void describe_limits(struct frame *frame, const char *key,
                             const struct reseat_limits *limits)
 {
@@ -33,20 +22,6 @@ static void describe_limits(struct frame *frame, const char *key,
         if (limits->features & bit)
             frame_string(frame, NULL, feature);
     frame_end(frame);
-    frame_end(frame);
-}
-
-static void describe_vdevs(struct frame *frame, const struct agent *agent,
-                           const struct program *program)
-{
-    frame_array(frame, "vdevs");
-    for (size_t i = 0; i < program->vdev_count; i++) {
-        frame_map(frame, NULL);
-        frame_u64(frame, "vdev", i);
-        frame_string(frame, "device", vdev_device_name(agent, &program->vdevs[i]));
-        put_shown_vdev(frame, agent, &program->vdevs[i]);
-        frame_end(frame);
-    }
     frame_end(frame);
 }
 
@@ -108,7 +83,12 @@ void describe_program(const struct agent *agent, const struct program *program, 
     for (uint32_t i = 0; i < agent->ledger.count; i++)
         what.busy_permil += utilisation_of_program(agent, program, i);
     put_app(frame, agent, &what);
-    describe_names(frame, agent, program);
+    frame_array(frame, "on_full");
+    for (unsigned i = 0; i < POLICY_WAYS; i++)
+        if (program->policy.ways & (1u << i))
+            frame_string(frame, NULL, policy_way_name((enum policy_way)(1u << i)));
+    frame_end(frame);
+    spreading_put_names(agent, program, frame);
     power_put_program(program, frame);
     utilisation_put_program(agent, program, frame);
     if (program->wish.aware) {
@@ -117,7 +97,15 @@ void describe_program(const struct agent *agent, const struct program *program, 
         describe_limits(frame, "preferred", &program->wish.preferred);
         frame_end(frame);
     }
-    describe_vdevs(frame, agent, program);
+    frame_array(frame, "vdevs");
+    for (size_t i = 0; i < program->vdev_count; i++) {
+        frame_map(frame, NULL);
+        frame_u64(frame, "vdev", i);
+        frame_string(frame, "device", vdev_device_name(agent, &program->vdevs[i]));
+        put_shown_vdev(frame, agent, &program->vdevs[i]);
+        frame_end(frame);
+    }
+    frame_end(frame);
 }
 
 void describe_entry(const struct agent *agent, uint32_t device, struct frame *frame)

@@ -125,24 +125,19 @@ void followers_answer(struct peer *client, const struct operation *op, bool drai
     peer_send(client, &frame);
 }
 
-static void followers_finish(struct agent *agent, struct operation *follower)
-{
-    char reason[64];
-
-    followers_answer(follower->client, follower, true);
-    snprintf(reason, sizeof(reason), "%u moved, %u failed to", follower->done, follower->failed);
-    operation_settle(agent, follower,
-                     &(struct operation_end){.result = RESULT_DONE, .reason = reason});
-}
-
 void followers_tick(struct agent *agent)
 {
     for (struct operation *op = agent->operations, *next; op; op = next) {
         next = op->next;
         if (!followers_is_one(op) || agent->changed || followers_waits(agent, op))
             continue;
-        if (op->done + op->failed >= BALANCE_MAX || !operation_next(agent, op))
-            followers_finish(agent, op);
+        if (op->done + op->failed < BALANCE_MAX && operation_next(agent, op))
+            continue;
+        char reason[64];
+        followers_answer(op->client, op, true);
+        snprintf(reason, sizeof(reason), "%u moved, %u failed to", op->done, op->failed);
+        operation_settle(agent, op,
+                         &(struct operation_end){.result = RESULT_DONE, .reason = reason});
     }
 }
 

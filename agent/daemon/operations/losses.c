@@ -47,23 +47,10 @@ static void losses_give_back(struct agent *agent, struct ledger_device *device, 
     event_log_device(agent, device->name, "back", why);
 }
 
-/** @program reported the loss of its device: queue it for another device. */
-static void losses_queue(struct agent *agent, struct program *program, uint32_t index)
-{
-    struct program_device *vdev = &program->vdevs[index];
-
-    vdev->displaced = true;
-    vdev->only = LEDGER_NONE;
-    vdev->loss_sought = program->status.loss.count;
-    pending_queue(agent, pending_of(agent, program, 1u << index), vdev);
-    agent->changed = true; /* The device may be known as lost already. */
-    event_log_program(agent, program, "lost-device", "waits for another device");
-}
-
 void losses_note(struct agent *agent, struct program *program, uint32_t index, bool was_lost,
                  bool sought, uint32_t device)
 {
-    const struct program_device *vdev = &program->vdevs[index];
+    struct program_device *vdev = &program->vdevs[index];
     const struct program_loss *loss = &program->status.loss;
 
     if (vdev->lost && !was_lost && device != LEDGER_NONE) {
@@ -73,8 +60,14 @@ void losses_note(struct agent *agent, struct program *program, uint32_t index, b
         else /* Another device is tried. */
             exclusions_add(agent, program, device, EXCLUSION_FAILED, why);
     }
-    if (vdev->seeks && !sought)
-        losses_queue(agent, program, index);
+    if (!vdev->seeks || sought)
+        return;
+    vdev->displaced = true;
+    vdev->only = LEDGER_NONE;
+    vdev->loss_sought = loss->count;
+    pending_queue(agent, pending_of(agent, program, 1u << index), vdev);
+    agent->changed = true; /* The device may be known as lost already. */
+    event_log_program(agent, program, "lost-device", "waits for another device");
 }
 
 bool losses_again(struct agent *agent, struct program *program, uint32_t index)

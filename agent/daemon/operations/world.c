@@ -126,19 +126,6 @@ static void world_put_exclusions(const struct agent *agent, const struct world *
     }
 }
 
-static void world_add_vdev(struct policy_program *row, const struct program_device *vdev)
-{
-    row->granted += ledger_reserved(&vdev->entry);
-    row->wanted += vdev->wanted;
-    row->least = row->least > vdev->least ? row->least : vdev->least;
-    row->busy += vdev->busy;
-    row->pinned = row->pinned || vdev->pinned[0];
-    if (!vdev->limited) {
-        row->ways &= ~(unsigned)POLICY_SPILL;
-        row->least = row->wanted;
-    }
-}
-
 /** Describe a pending request. Memory that the driver refused cannot be had there. */
 static void world_put_pending(struct world *world, struct policy_program *row,
                               const struct pending *pending)
@@ -246,9 +233,18 @@ static void world_put_group(struct agent *agent, struct world *world, const stru
                 (unsigned)__builtin_popcount(group->vdevs);
     uint64_t held = 0;
     for (unsigned i = 0; i < program->vdev_count; i++) {
-        if (group->vdevs & (1u << i)) {
-            world_add_vdev(row, &program->vdevs[i]);
-            held += program->vdevs[i].device_bytes;
+        const struct program_device *vdev = &program->vdevs[i];
+        if (!(group->vdevs & (1u << i)))
+            continue;
+        held += vdev->device_bytes;
+        row->granted += ledger_reserved(&vdev->entry);
+        row->wanted += vdev->wanted;
+        row->least = row->least > vdev->least ? row->least : vdev->least;
+        row->busy += vdev->busy;
+        row->pinned = row->pinned || vdev->pinned[0];
+        if (!vdev->limited) {
+            row->ways &= ~(unsigned)POLICY_SPILL;
+            row->least = row->wanted;
         }
     }
     if (held > row->wanted)

@@ -186,17 +186,6 @@ static void power_tell(struct agent *agent, struct program *program, bool capped
     power_send(agent, program);
 }
 
-/** Renew the grants, which end by themselves. */
-static void power_renew(struct agent *agent)
-{
-    for (struct program *program = agent->programs; program; program = program->next) {
-        const struct program_power *power = &program->power;
-        if (program->peer && power->capped && power->granted && !program->unresponsive &&
-            uv_now(&agent->loop) - power->said_ms >= POWER_RENEW_MS)
-            power_send(agent, program);
-    }
-}
-
 /** The lowest of the caps that concern @program; UINT64_MAX: none. */
 static uint64_t power_cap_of(const struct agent *agent, const struct program *program)
 {
@@ -319,7 +308,13 @@ void power_tick(struct agent *agent)
     if (!power_is_at_work(agent))
         return;
     power_run(agent);
-    power_renew(agent);
+    /* Renew the grants, which end by themselves. */
+    for (struct program *program = agent->programs; program; program = program->next) {
+        const struct program_power *own = &program->power;
+        if (program->peer && own->capped && own->granted && !program->unresponsive &&
+            uv_now(&agent->loop) - own->said_ms >= POWER_RENEW_MS)
+            power_send(agent, program);
+    }
 }
 
 /* ---- what fits under a cap ---- */

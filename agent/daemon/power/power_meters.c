@@ -205,17 +205,6 @@ static bool power_measure_file(const struct config_device *said, uint64_t *ret_u
     return end != text && !errno;
 }
 
-/** The meter's name: as configured, or that of the vendor's driver for a local PCI device. */
-static void power_meter_name(const struct inventory_entry *entry, const struct config_device *said,
-                             char ret_name[CONFIG_NAME_MAX])
-{
-    const char *kind = strstr(entry->key.platform, "NVIDIA") ? "nvml" : "sysfs";
-
-    snprintf(ret_name, CONFIG_NAME_MAX, "%s", said->meter);
-    if (!said->meter[0] && entry->key.pci[0] && !served_is_address(entry->key.icd))
-        snprintf(ret_name, CONFIG_NAME_MAX, "%s:%s", kind, entry->key.pci);
-}
-
 /**
  * The total of a device whose energy no meter shows, of which the configuration says what it draws
  * at most: it draws its idle power, and the rest of the most in proportion to the load of the
@@ -241,7 +230,11 @@ static bool power_measure(const struct agent *agent, uint32_t device,
     struct metered *metered = &agent->power->devices[device];
     char name[CONFIG_NAME_MAX];
 
-    power_meter_name(entry, said, name);
+    /* As configured, or that of the vendor's driver for a local PCI device. */
+    snprintf(name, sizeof(name), "%s", said->meter);
+    if (!said->meter[0] && entry->key.pci[0] && !served_is_address(entry->key.icd))
+        snprintf(name, sizeof(name), "%s:%s",
+                 strstr(entry->key.platform, "NVIDIA") ? "nvml" : "sysfs", entry->key.pci);
     if (power_measure_file(said, ret_uj, ret_at_ns))
         return true;
     if (strcmp(name, metered->meter_name) != 0) {

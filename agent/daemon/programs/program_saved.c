@@ -80,19 +80,6 @@ void program_take_saved(struct agent *agent, struct program *program, const msgp
         program->images->due_ms = now;
 }
 
-/** When the policy moved it, the newest first, as times before "saved_ms". */
-static void program_saved_put_moves(const struct agent *agent, const struct managed *managed,
-                                    struct frame *frame)
-{
-    frame_u64(frame, "policy_moved", managed->moved);
-    frame_array(frame, "moved_ages_ms");
-    for (unsigned i = 0; i < managed->moved && i < PROGRAM_MOVES_MAX; i++)
-        frame_u64(frame, NULL,
-                  uv_now(&agent->loop) -
-                      managed->moved_ms[(managed->moved - 1 - i) % PROGRAM_MOVES_MAX]);
-    frame_end(frame);
-}
-
 void program_take_moves(struct agent *agent, struct program *program, const msgpack_object *map)
 {
     const msgpack_object *items;
@@ -113,6 +100,7 @@ void program_take_moves(struct agent *agent, struct program *program, const msgp
 /** On failure a later agent learns most of it from the program when it connects. */
 void programs_save(const struct agent *agent, const struct program *program)
 {
+    const struct managed *managed = &program->managed;
     char path[PATH_MAX];
     struct frame frame;
 
@@ -123,7 +111,13 @@ void programs_save(const struct agent *agent, const struct program *program)
     frame_u64(&frame, "uid", program->uid);
     put_saved(&frame, agent, program);
     frame_u64(&frame, "saved_ms", uv_now(&agent->loop)); /* The ages of moves count from then. */
-    program_saved_put_moves(agent, &program->managed, &frame);
+    frame_u64(&frame, "policy_moved", managed->moved);
+    frame_array(&frame, "moved_ages_ms"); /* The newest first. */
+    for (unsigned i = 0; i < managed->moved && i < PROGRAM_MOVES_MAX; i++)
+        frame_u64(&frame, NULL,
+                  uv_now(&agent->loop) -
+                      managed->moved_ms[(managed->moved - 1 - i) % PROGRAM_MOVES_MAX]);
+    frame_end(&frame);
     int error;
     if ((error = frame_seal(&frame)) || (error = program_file(agent, program, path)) ||
         (error = file_replace_path(path, frame.buffer.data, frame.buffer.size))) {

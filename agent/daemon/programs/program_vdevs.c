@@ -6,26 +6,13 @@
 
 /* Reads programs' reports on their virtual devices, and describes these. */
 
-static void program_vdevs_take_sources(struct agent *agent, struct program_device *vdev,
-                                       const msgpack_object *map)
-{
-    const msgpack_object *items;
-    size_t count = field_array(map, "sources", &items);
-
-    vdev->source_count = 0;
-    for (size_t i = 0; i < count && vdev->source_count < PROGRAM_SOURCES_MAX; i++) {
-        struct program_source *source = &vdev->sources[vdev->source_count];
-        take_source(agent, &items[i], source);
-        vdev->source_count += source->device != LEDGER_NONE;
-    }
-}
-
 static void program_vdevs_take_vdev(struct agent *agent, struct program *program, size_t index,
                                     const msgpack_object *map)
 {
     struct program_device *vdev = &program->vdevs[index];
     uint64_t moves = vdev->moves, downtime = vdev->last_downtime_ns;
     uint64_t wanted = vdev->wanted, least = vdev->least;
+    const msgpack_object *items;
 
     take_vdev(agent, map, vdev);
     vdev->seeks = program->status.protect.seeks && vdev->lost && !vdev->suspended;
@@ -43,7 +30,13 @@ static void program_vdevs_take_vdev(struct agent *agent, struct program *program
     if (vdev->fetched > vdev->to_fetch)
         vdev->fetched = vdev->to_fetch;
     vdev->busy = vdev->busy < 1000 ? vdev->busy : 1000;
-    program_vdevs_take_sources(agent, vdev, map);
+    size_t count = field_array(map, "sources", &items);
+    vdev->source_count = 0;
+    for (size_t i = 0; i < count && vdev->source_count < PROGRAM_SOURCES_MAX; i++) {
+        struct program_source *source = &vdev->sources[vdev->source_count];
+        take_source(agent, &items[i], source);
+        vdev->source_count += source->device != LEDGER_NONE;
+    }
 }
 
 /** Keep the agent's own state of devices that the program reports again. */

@@ -259,16 +259,6 @@ static void servers_set_state(struct server *server, enum server_state state, bo
     server->since_ms = uv_now(&agent->loop);
 }
 
-static void servers_is_there(struct server *server, const struct server_news *news)
-{
-    server->round_trip_ns = news->round_trip_ns;
-    server->read = news->read;
-    server->write = news->write;
-    server->code[0] = server->problem[0] = '\0';
-    server->wait_ms = 0;
-    servers_set_state(server, SERVER_UP, news->listed);
-}
-
 static void servers_is_not_there(struct server *server, const char *code, const char *problem)
 {
     bool was = server->state == SERVER_UP || server->state == SERVER_LOST;
@@ -348,7 +338,12 @@ static void servers_told(struct server *server, const struct server_news *news)
     } else if (news->code[0]) {
         servers_is_not_there(server, news->code, news->problem);
     } else {
-        servers_is_there(server, news);
+        server->round_trip_ns = news->round_trip_ns;
+        server->read = news->read;
+        server->write = news->write;
+        server->code[0] = server->problem[0] = '\0';
+        server->wait_ms = 0;
+        servers_set_state(server, SERVER_UP, news->listed);
     }
 }
 
