@@ -161,8 +161,9 @@ int verb_parse(struct call *call, int argc, char **argv)
         given[option - rows] = true;
         status = verb_note(call, option->name, text);
         if (!status)
-            status = option->take ? option->take(call, option, text)
-                                  : verb_store(call, option, call->options, text);
+            status = option->take    ? option->take(call, option, text)
+                     : !option->size ? call->verb->take(call, option, text)
+                                     : verb_store(call, option, call->options, text);
     }
     if (status)
         return status;

@@ -68,6 +68,8 @@ struct verb {
     const char *summary;   /**< One sentence. */
     const char *text;      /**< Further sentences, in paragraphs; or NULL. */
     const struct option_row *options;
+    /** Takes options that have neither a function of their own nor a place in the struct. */
+    int (*take)(struct call *call, const struct option_row *option, const char *text);
     const char *members; /**< Of its JSON object, as output_add_members() takes them; or NULL. */
     bool plain;          /**< It has no --json, as its output is that of another program. */
     bool users;  /**< Only asks the agent, so root may ask another user's (reseat --user). */
@@ -112,9 +114,9 @@ const struct verb *verb_find(const struct verb *const *verbs, const struct outpu
 MUST_CHECK int verb_take_names(const struct call *call, const char *what, char *text, size_t most,
                                struct names *ret_names);
 
-/** Result of verb_parse() for --help. */
 /** True if selectors stand for the verb's first argument, APP: it is run for each program. */
 bool verb_repeats(const struct call *call);
+/** Result of verb_parse() for --help. */
 #define VERB_HELP (-1)
 /**
  * Parse the words after the verb: options into @call->options, arguments into @call->words.

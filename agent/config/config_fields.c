@@ -230,10 +230,8 @@ const struct config_list config_lists[CONFIG_LISTS] = {
         {
             .name = "devices",
             .help = "Devices. The first entry counts of which match, model and kind, where given, "
-                    "all fit; "
-                    "what it leaves out is as without an entry. In patterns * stands for any "
-                    "characters, ? "
-                    "for one, [abc] for one of these. An entry says:",
+                    "all fit; what it leaves out is as without an entry. In patterns * stands for "
+                    "any characters, ? for one, [abc] for one of these. An entry says:",
             .example = "#     { match = \"gpu0\"; memory = \"8GiB\"; price = 2500; },\n"
                        "#     { kind = \"cpu\"; closed = true; }\n",
             .fields = device_fields,
@@ -246,8 +244,7 @@ const struct config_list config_lists[CONFIG_LISTS] = {
         {
             .name = "programs",
             .help = "Programs. The first entry counts whose match fits the program's name; what it "
-                    "leaves "
-                    "out is as without an entry. An entry says:",
+                    "leaves out is as without an entry. An entry says:",
             .example = "#     { match = \"train-*\"; priority = -10; preemptible = true; },\n"
                        "#     { match = \"render\"; quota = \"2GiB\"; ways = \"spill, wait\"; }\n",
             .fields = program_fields,
@@ -260,10 +257,8 @@ const struct config_list config_lists[CONFIG_LISTS] = {
         {
             .name = "servers",
             .help = "Device servers (doc/remote.md) that are always known; reseat server add names "
-                    "more while "
-                    "the agent runs. Their devices are used as soon as the server can be reached "
-                    "and lets us "
-                    "in. An entry says:",
+                    "more while the agent runs. Their devices are used as soon as the server can "
+                    "be reached and lets us in. An entry says:",
             .example = "#     { name = \"gpuhost\"; address = \"tcp:gpuhost.lan:7460\"; }\n",
             .fields = server_fields,
             .field_count = ARRAY_SIZE(server_fields),
@@ -276,10 +271,9 @@ const struct config_list config_lists[CONFIG_LISTS] = {
         {
             .name = "users",
             .help = "Users of an agent for several users (reseatd(8)); root and the agent's own "
-                    "user may do "
-                    "everything. The first entry counts of which match and group, where given, "
-                    "both fit; "
-                    "what it leaves out is as without an entry. An entry says:",
+                    "user may do everything. The first entry counts of which match and group, "
+                    "where given, both fit; what it leaves out is as without an entry. An entry "
+                    "says:",
             .example = "#     { group = \"sudo\"; operator = true; },\n"
                        "#     { match = \"*\"; memory = \"16GiB\"; programs = 20; }\n",
             .fields = user_fields,

@@ -272,18 +272,6 @@ bool peer_identify(struct peer *peer, int fd)
     return agent_is_shared(peer->agent) || peer_may(peer, RIGHT_AGENT);
 }
 
-/** Root is always accepted. On an agent for all users, no other user may take all connections. */
-static bool peers_has_room(const struct peer *peer)
-{
-    const struct agent *agent = peer->agent;
-    unsigned own = 0;
-
-    for (const struct peer *other = agent->peers; other; other = other->next)
-        own += other->uid == peer->uid;
-    return peer->uid == 0 || (agent->peer_count <= PEERS_MAX &&
-                              (peer_may(peer, RIGHT_AGENT) || own <= PEERS_USER_MAX));
-}
-
 /** Add a peer without a connection, which peer_close() ends. Returns NULL without memory. */
 static struct peer *peers_add(struct agent *agent)
 {
@@ -306,10 +294,18 @@ static struct peer *peers_add(struct agent *agent)
     return peer;
 }
 
+/** Root is always accepted. On an agent for all users, no other user may take all connections. */
 static bool peers_begin(struct peer *peer)
 {
-    return peers_has_room(peer) &&
-           !uv_read_start((uv_stream_t *)&peer->pipe, peers_give_buffer, peers_receive);
+    const struct agent *agent = peer->agent;
+    unsigned own = 0;
+
+    for (const struct peer *other = agent->peers; other; other = other->next)
+        own += other->uid == peer->uid;
+    if (peer->uid != 0 &&
+        (agent->peer_count > PEERS_MAX || (!peer_may(peer, RIGHT_AGENT) && own > PEERS_USER_MAX)))
+        return false;
+    return !uv_read_start((uv_stream_t *)&peer->pipe, peers_give_buffer, peers_receive);
 }
 
 static void peers_connected(uv_stream_t *listener, int status)

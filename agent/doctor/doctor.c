@@ -68,7 +68,8 @@ bool inspection_is_file(const char *path)
     return stat(path, &stat_now) == 0 && S_ISREG(stat_now.st_mode);
 }
 
-int inspection_find(const char *name, char ret[PATH_MAX])
+/** Find a program as execvp() would. Returns 0 or -ENOENT. */
+static int doctor_find(const char *name, char ret[PATH_MAX])
 {
     const char *list = getenv("PATH");
 
@@ -83,15 +84,6 @@ int inspection_find(const char *name, char ret[PATH_MAX])
             return 0;
     }
     return -ENOENT;
-}
-
-void inspection_finish(struct inspection *inspection)
-{
-    strings_finish(&inspection->programs);
-    strings_finish(&inspection->seen);
-    strings_finish(&inspection->names);
-    strings_finish(&inspection->uses);
-    strings_finish(&inspection->search);
 }
 
 #define DEPTH_MAX 4 /* Longest chain of scripts that interpret each other. */
@@ -153,7 +145,7 @@ static void doctor_check_privilege(struct inspection *inspection, const char *pa
 static int doctor_look_at(struct inspection *inspection, const char *program)
 {
     char path[PATH_MAX], next[PATH_MAX];
-    int error = inspection_find(program, path);
+    int error = doctor_find(program, path);
 
     if (error || inspection->depth == DEPTH_MAX)
         return error;
@@ -252,6 +244,10 @@ int doctor_program(char *const *command, const char *library, FILE *to, enum roa
         error = doctor_check_entry_points(&inspection, library);
     if (!error)
         doctor_sum_up(&inspection, command[0], ret_road);
-    inspection_finish(&inspection);
+    strings_finish(&inspection.programs);
+    strings_finish(&inspection.seen);
+    strings_finish(&inspection.names);
+    strings_finish(&inspection.uses);
+    strings_finish(&inspection.search);
     return error;
 }

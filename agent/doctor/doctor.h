@@ -54,16 +54,11 @@ struct inspection {
     struct strings search;   /**< Folders of the rpaths found. */
 };
 
-void inspection_finish(struct inspection *inspection);
-
 /** Write one line. @mark is "ok", "note", "stop" (the program cannot be moved) or "". */
 void inspection_say(struct inspection *inspection, const char *mark, const char *format, ...)
     PRINTF(3, 4);
 
 bool inspection_is_file(const char *path);
-/** Find a program as execvp() would. Returns 0 or -ENOENT. */
-MUST_CHECK int inspection_find(const char *name, char ret[PATH_MAX]);
-
 /** What an ELF file says about its use of OpenCL. */
 struct elf_facts {
     bool elf;              /**< The file is an ELF file. */

@@ -109,9 +109,8 @@ static void linkage_check_own_loader(struct inspection *inspection, const char *
     } else {
         inspection_say(
             inspection, "note",
-            "%s brings a loader of its own, %s, which does not read OCL_ICD_VENDORS: what "
-            "opens it at run time does not find reseat; put the system's libOpenCL.so.1 in "
-            "its place",
+            "%s brings a loader of its own, %s, which does not read OCL_ICD_VENDORS: what opens it "
+            "at run time does not find reseat; put the system's libOpenCL.so.1 in its place",
             path, loader);
     }
     elf_facts_finish(&facts);

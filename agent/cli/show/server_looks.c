@@ -109,17 +109,6 @@ static void server_looks_take_all(struct looked *looks, size_t count, uint64_t d
     }
 }
 
-/** True for problems that may go away without anybody's action. */
-static bool server_looks_is_passing(const char *code)
-{
-    static const char *const passing[] = {"unreachable", "silent", "busy"};
-
-    for (size_t i = 0; i < ARRAY_SIZE(passing); i++)
-        if (strcmp(code, passing[i]) == 0)
-            return true;
-    return false;
-}
-
 static bool server_looks_say(struct looked *look, FILE *to)
 {
     const char *code = look->told            ? look->reader.news.code
@@ -129,7 +118,9 @@ static bool server_looks_say(struct looked *look, FILE *to)
                           : look->other_version ? "reseat-watch beside this binary is of another "
                                                   "version; reinstall reseat"
                                                 : "it does not answer";
-    bool stops = code[0] && !server_looks_is_passing(code);
+    /* Others may go away without anybody's action. */
+    bool stops = code[0] && strcmp(code, "unreachable") != 0 && strcmp(code, "silent") != 0 &&
+                 strcmp(code, "busy") != 0;
     fprintf(to, "%-5s server %s (%s): %s%s\n",
             !code[0] ? "ok"
             : stops  ? "stop"

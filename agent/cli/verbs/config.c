@@ -39,21 +39,12 @@ static json_t *config_json_of(const struct setting *setting, const void *of)
 {
     char text[CONFIG_NAME_MAX];
 
-    setting_text(setting, of, text, sizeof(text));
-    switch (setting->type) {
-    case SETTING_FLAG:
+    if (setting->type == SETTING_FLAG)
         return json_boolean(setting_value(setting, of));
-    case SETTING_NUMBER:
-    case SETTING_SECONDS:
-    case SETTING_SIZE:
+    if (setting->type == SETTING_NUMBER || setting->type == SETTING_SECONDS ||
+        setting->type == SETTING_SIZE)
         return json_integer((json_int_t)setting_value(setting, of));
-    case SETTING_WORD:
-    case SETTING_TEXT:
-    case SETTING_KIND:
-    case SETTING_WAYS:
-    case SETTING_PROTECTION:
-        break;
-    }
+    setting_text(setting, of, text, sizeof(text));
     return output_text(text);
 }
 
@@ -111,10 +102,8 @@ static const struct option_row *config_setting_options(void)
 {
     static struct option_row options[SETTINGS_MAX + 1];
 
-    for (size_t i = 0; i < settings_count && i < SETTINGS_MAX; i++) {
-        options[i] = (struct option_row){settings_table[i].name, "VALUE", settings_table[i].help,
-                                         .take = config_take_setting};
-    }
+    for (size_t i = 0; i < settings_count && i < SETTINGS_MAX; i++)
+        options[i] = (struct option_row){settings_table[i].name, "VALUE", settings_table[i].help};
     return options;
 }
 
@@ -144,6 +133,7 @@ const struct verb verb_config_print = {
             "were given to reseatd.",
     .members = "file policy devices programs servers users",
     .other_options = config_setting_options,
+    .take = config_take_setting,
     .size = sizeof(struct print),
     .run = config_run_print,
 };

@@ -219,9 +219,7 @@ static const struct option_row run_options[] = {
     {"float", "same|any",
      "same: for an objective and --spread free, launches go only to devices of the same name and "
      "driver, whose results are equal to the last bit. any: to every device of --spread. Default: "
-     "the "
-     "setting "
-     "float of reseat.conf(5).",
+     "the setting float of reseat.conf(5).",
      .take = run_take_word},
     {"protect", "[TIME|SIZE|off]",
      "Let it survive the loss of its device: its data is copied to host memory again and again, "

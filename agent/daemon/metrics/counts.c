@@ -20,19 +20,6 @@ static const char *const counted_words[] = {
 static const char *const counted_actions[] = {"grant",   "move",   "spill",  "wait",
                                               "suspend", "resume", "refuse", "prewarm"};
 
-/** The constant that equals the state of @event; NULL: it is not counted. */
-static const char *counts_word(const struct event *event)
-{
-    bool decides = strcmp(event->what, "policy") == 0;
-    const char *const *words = decides ? counted_actions : counted_words;
-    size_t count = decides ? ARRAY_SIZE(counted_actions) : ARRAY_SIZE(counted_words);
-
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(words[i], event->state) == 0)
-            return words[i];
-    return NULL;
-}
-
 enum tally_kind tally_kind(const struct tally *tally)
 {
     static const char *const kinds[] = {
@@ -46,9 +33,15 @@ enum tally_kind tally_kind(const struct tally *tally)
 
 static void counts_note_event(struct agent *agent, const struct event *event)
 {
-    const char *state = counts_word(event);
     struct counts *counts = agent->metrics ? &agent->metrics->counts : NULL;
+    bool decides = strcmp(event->what, "policy") == 0;
+    const char *const *words = decides ? counted_actions : counted_words;
+    size_t count = decides ? ARRAY_SIZE(counted_actions) : ARRAY_SIZE(counted_words);
+    const char *state = NULL; /* The constant that equals the event's. */
 
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(words[i], event->state) == 0)
+            state = words[i];
     if (!counts || !state)
         return;
     for (unsigned i = 0; i < counts->tally_count; i++) {

@@ -105,28 +105,6 @@ static struct MHD_Response *endpoint_page(struct endpoint *endpoint, const struc
     return response;
 }
 
-static enum MHD_Result endpoint_refuse(struct MHD_Connection *connection, unsigned status)
-{
-    static char text[] = "There is only GET /metrics here.\n";
-    struct MHD_Response *response =
-        MHD_create_response_from_buffer(sizeof(text) - 1, text, MHD_RESPMEM_PERSISTENT);
-
-    if (!response)
-        return MHD_NO;
-    (void)MHD_add_response_header(response, "Connection", "close");
-    enum MHD_Result result = MHD_queue_response(connection, status, response);
-    MHD_destroy_response(response);
-    return result;
-}
-
-/** False for a page of another site that has a name for this address (DNS rebinding). */
-static bool endpoint_is_for_us(const struct scraper *scraper, struct MHD_Connection *connection)
-{
-    const char *host = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Host");
-
-    return scraper->local || exposition_host_is_local(host);
-}
-
 /** Queue @response, which may be NULL, and drop it. */
 static enum MHD_Result endpoint_queue(struct MHD_Connection *connection, unsigned status,
                                       struct MHD_Response *response)
@@ -136,6 +114,25 @@ static enum MHD_Result endpoint_queue(struct MHD_Connection *connection, unsigne
     if (response)
         MHD_destroy_response(response);
     return result;
+}
+
+static enum MHD_Result endpoint_refuse(struct MHD_Connection *connection, unsigned status)
+{
+    static char text[] = "There is only GET /metrics here.\n";
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(sizeof(text) - 1, text, MHD_RESPMEM_PERSISTENT);
+
+    if (response)
+        (void)MHD_add_response_header(response, "Connection", "close");
+    return endpoint_queue(connection, status, response);
+}
+
+/** False for a page of another site that has a name for this address (DNS rebinding). */
+static bool endpoint_is_for_us(const struct scraper *scraper, struct MHD_Connection *connection)
+{
+    const char *host = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Host");
+
+    return scraper->local || exposition_host_is_local(host);
 }
 
 /** True when there is room for @scraper beside the other connections, and those of its user. */

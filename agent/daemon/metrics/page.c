@@ -339,8 +339,7 @@ static const struct page_metric metrics[] = {
     {{"reseat_operations_running", "", "Operations under way.", METRIC_GAUGE}, page_under_way},
     {{"reseat_operations", "",
       "Moves and other operations that ended, by result and by who asked: a command, the policy, "
-      "or "
-      "the program that needed it.",
+      "or the program that needed it.",
       METRIC_COUNTER},
      .labels = {"operation", "result", "by"},
      .tallies = TALLY_OPERATION},

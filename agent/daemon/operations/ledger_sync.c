@@ -51,18 +51,6 @@ static void ledger_sync_withhold(struct agent *agent, struct program *program)
     agent->changed = true;
 }
 
-/** The program has returned the memory that it was asked for, or as much as it could. */
-static void ledger_sync_end_shrink(struct agent *agent, struct program *program, uint32_t device)
-{
-    uint64_t granted = 0;
-
-    for (size_t i = 0; i < program->vdev_count; i++)
-        granted += program->vdevs[i].entry.device == device ? program->vdevs[i].entry.granted : 0;
-    program->managed.shrinks = false;
-    if (granted > program->managed.shrink_to)
-        ledger_sync_withhold(agent, program);
-}
-
 void grants_return(struct peer *peer, struct message *message)
 {
     struct agent *agent = peer->agent;
@@ -83,7 +71,14 @@ void grants_return(struct peer *peer, struct message *message)
         ledger_set_held(&agent->ledger, &vdev->entry, vdev->entry.granted);
     vdev->exchanged_ms = uv_now(&agent->loop);
     if (program->managed.shrinks) {
-        ledger_sync_end_shrink(agent, program, vdev->entry.device);
+        /* It has returned the memory that it was asked for, or as much as it could. */
+        granted = 0;
+        for (size_t i = 0; i < program->vdev_count; i++)
+            if (program->vdevs[i].entry.device == vdev->entry.device)
+                granted += program->vdevs[i].entry.granted;
+        program->managed.shrinks = false;
+        if (granted > program->managed.shrink_to)
+            ledger_sync_withhold(agent, program);
     } else if (vdev->wanted > vdev->entry.granted) {
         /* Returned unasked: the program needs no more than the rest. */
         vdev->wanted = vdev->entry.granted;

@@ -136,20 +136,6 @@ static bool moving_is_there(const struct agent *agent, const struct program *pro
     return there;
 }
 
-/** The operator wants the program to stay where it is, even if the policy moved it there. */
-static void moving_stay(struct agent *agent, struct program *program, size_t vdev,
-                        enum request_verb verb, bool really)
-{
-    for (size_t i = 0; really && i < program->vdev_count; i++) {
-        if (vdev != PROGRAM_ALL_VDEVS && vdev != i)
-            continue;
-        program->vdevs[i].displaced = program->vdevs[i].displaced && verb != REQUEST_SUSPEND;
-        program->vdevs[i].chosen = program->vdevs[i].chosen || verb == REQUEST_MOVE;
-    }
-    if (really)
-        programs_save(agent, program);
-}
-
 void moving_handle(struct peer *client, struct message *message)
 {
     enum request_verb verb = request_verb(&message->root);
@@ -180,7 +166,16 @@ void moving_handle(struct peer *client, struct message *message)
         return;
     /* With a folder, a suspended program has to write its image: do not answer at once. */
     if (!op.asked.folder[0] && moving_is_there(agent, program, vdev, verb, target)) {
-        moving_stay(agent, program, vdev, verb, !op.asked.dry_run);
+        /* The operator wants the program to stay there, even if the policy moved it there. */
+        for (size_t i = 0; !op.asked.dry_run && i < program->vdev_count; i++) {
+            struct program_device *one = &program->vdevs[i];
+            if (vdev != PROGRAM_ALL_VDEVS && vdev != i)
+                continue;
+            one->displaced = one->displaced && verb != REQUEST_SUSPEND;
+            one->chosen = one->chosen || verb == REQUEST_MOVE;
+        }
+        if (!op.asked.dry_run)
+            programs_save(agent, program);
         report_devices(client, program, vdev, RESULT_DONE, true);
         return;
     }

@@ -75,25 +75,6 @@ void resume_hand_back(struct peer *client, struct program *program, size_t vdev,
     report_devices(client, program, vdev, RESULT_QUEUED, false);
 }
 
-static bool resume_waits(const struct operation *op)
-{
-    for (size_t i = 0; i < op->program->vdev_count; i++)
-        if (op->vdevs & (1u << i) && op->program->vdevs[i].suspended)
-            return true;
-    return false;
-}
-
-/** True while every suspended virtual device of @op queues: other requests may end that. */
-static bool resume_queues(const struct operation *op)
-{
-    for (size_t i = 0; i < op->program->vdev_count; i++) {
-        const struct program_device *vdev = &op->program->vdevs[i];
-        if (op->vdevs & (1u << i) && vdev->suspended && !vdev->displaced)
-            return false;
-    }
-    return true;
-}
-
 struct peer *resume_ends(struct agent *agent, const struct operation *done, const char *result)
 {
     for (struct operation *op = resume_waiting(agent->operations), *next; op; op = next) {
@@ -157,11 +138,18 @@ void resume_forget(struct agent *agent, const struct program *program)
 static bool resume_look(struct agent *agent, struct operation *op)
 {
     const struct program *program = op->program;
+    bool waits = false, queues = true; /* Other requests may end that it queues. */
 
-    if (!resume_waits(op)) {
+    for (size_t i = 0; i < program->vdev_count; i++) {
+        if (op->vdevs & (1u << i) && program->vdevs[i].suspended) {
+            waits = true;
+            queues = queues && program->vdevs[i].displaced;
+        }
+    }
+    if (!waits) {
         report_devices(op->client, program, op->vdev, RESULT_DONE, false);
         operation_settle(agent, op, NULL);
-    } else if (!resume_queues(op)) {
+    } else if (!queues) {
         client_refuse(op->client, ERR_REFUSED, program,
                       "was suspended by another command meanwhile");
         operation_settle(agent, op, NULL);

@@ -228,8 +228,7 @@ static bool serving_take_name(struct peer *client, const char *given, const char
     if (!given[0] && !server_name_from(address, ret_name)) {
         peer_error(
             client, ERR_USAGE,
-            "%s gives the server no name; say one behind the address: its devices are called "
-            "by it",
+            "%s gives the server no name; say one behind the address: its devices are called by it",
             address);
         return false;
     }

@@ -208,8 +208,7 @@ void spreading_handle(struct peer *client, struct message *message)
                    program->id);
     } else if (spreading_is_home(agent, program, &spread)) {
         client_refuse(client, ERR_REFUSED, program,
-                      "runs there already; name other devices to spread its "
-                      "launches to");
+                      "runs there already; name other devices to spread its launches to");
     } else if ((spread.count || spread.free) && program->status.known &&
                !program->status.slice_ns) {
         client_refuse(client, ERR_REFUSED, program,

@@ -11,58 +11,20 @@
 
 struct wait_condition {
     const char *name;
-    bool program; /* It can be waited for of a program. */
-    /* What it means of a device; NULL: it is of none. */
-    bool (*device)(const struct agent *agent, uint32_t device);
+    bool program, device; /* It can be waited for of a program, of a device. */
 };
 
-/**
- * True when the state of @program is the one that @condition names. One that was just asked to move
- * has not said so yet; one that ended is in no list any more: waiting_ends().
- */
-static bool waiting_state(const struct agent *agent, const struct program *program,
-                          const struct wait_condition *condition)
-{
-    const char *state = program_state(program);
-
-    if (strcmp(condition->name, "running") != 0)
-        return strcmp(state, condition->name) == 0;
-    return !operation_moves(agent, program) &&
-           (strcmp(state, "running") == 0 || strcmp(state, "spilled") == 0);
-}
-
-static bool waiting_idle(const struct agent *agent, uint32_t device)
-{
-    return !agent->ledger.devices[device].accounts && !agent->ledger.devices[device].reserved;
-}
-
-static bool waiting_drained(const struct agent *agent, uint32_t device)
-{
-    return agent->ledger.devices[device].drains && waiting_idle(agent, device);
-}
-
-static bool waiting_up(const struct agent *agent, uint32_t device)
-{
-    return agent->ledger.devices[device].listed && !agent->ledger.devices[device].lost;
-}
-
-static bool waiting_gone(const struct agent *agent, uint32_t device)
-{
-    return !waiting_up(agent, device);
-}
-
 static const struct wait_condition conditions[] = {
-    {"running", true, NULL},       {"suspended", true, NULL},
-    {"ended", true, NULL},         {"lost", true, waiting_gone},
-    {"idle", false, waiting_idle}, {"drained", false, waiting_drained},
-    {"up", false, waiting_up},
+    {"running", true, false}, {"suspended", true, false}, {"ended", true, false},
+    {"lost", true, true},     {"idle", false, true},      {"drained", false, true},
+    {"up", false, true},
 };
 
 static const struct wait_condition *waiting_find(const msgpack_object *map, bool of_program)
 {
     for (size_t i = 0; i < ARRAY_SIZE(conditions); i++)
         if (field_is(map, "condition", conditions[i].name) &&
-            (of_program ? conditions[i].program : conditions[i].device != NULL))
+            (of_program ? conditions[i].program : conditions[i].device))
             return &conditions[i];
     return NULL;
 }
@@ -85,10 +47,25 @@ static void waiting_answer(struct agent *agent, struct operation *op)
     operation_settle(agent, op, NULL);
 }
 
+/** One that was just asked to move has not said so yet; one that ended is in no list any more. */
 static bool waiting_holds(const struct agent *agent, const struct operation *op)
 {
-    return op->program ? waiting_state(agent, op->program, op->condition)
-                       : op->condition->device(agent, op->target);
+    const char *wanted = op->condition->name;
+    const struct program *program = op->program;
+
+    if (program) {
+        const char *state = program_state(program);
+        if (strcmp(wanted, "running") != 0)
+            return strcmp(state, wanted) == 0;
+        return !operation_moves(agent, program) &&
+               (strcmp(state, "running") == 0 || strcmp(state, "spilled") == 0);
+    }
+    const struct ledger_device *device = &agent->ledger.devices[op->target];
+    bool idle = !device->accounts && !device->reserved, up = device->listed && !device->lost;
+    return strcmp(wanted, "idle") == 0      ? idle
+           : strcmp(wanted, "drained") == 0 ? device->drains && idle
+           : strcmp(wanted, "up") == 0      ? up
+                                            : !up;
 }
 
 void waiting_tick(struct agent *agent)

@@ -329,25 +329,19 @@ static uint64_t power_needs(const struct agent *agent, const struct program *pro
     return peak ? metered->idle_mw + peak : metered->most_mw;
 }
 
-/** Power that @device may draw with only @program on it, under all caps; UINT64_MAX: no cap. */
-static uint64_t power_room(const struct agent *agent, const struct program *program,
-                           uint32_t device)
+/** True if @program may draw what it needs on @device, with nothing else there, under all caps. */
+static bool power_fits_at(const struct agent *agent, const struct program *program, uint32_t device)
 {
     uint64_t host = power_host_cap(agent), others = 0, room = UINT64_MAX;
+    uint64_t needs = power_needs(agent, program, device),
+             own = agent->ledger.devices[device].cap_mw;
 
     for (uint32_t i = 0; host && i < agent->power->count; i++)
         others += i == device ? 0 : agent->power->devices[i].idle_mw;
     if (host)
         room = host > others ? host - others : 0;
-    if (agent->ledger.devices[device].cap_mw && agent->ledger.devices[device].cap_mw < room)
-        room = agent->ledger.devices[device].cap_mw;
-    return program->policy.cap_mw && program->policy.cap_mw < room ? program->policy.cap_mw : room;
-}
-
-static bool power_fits_at(const struct agent *agent, const struct program *program, uint32_t device)
-{
-    uint64_t room = power_room(agent, program, device), needs = power_needs(agent, program, device);
-
+    room = own && own < room ? own : room;
+    room = program->policy.cap_mw && program->policy.cap_mw < room ? program->policy.cap_mw : room;
     return room == UINT64_MAX || (needs && needs <= room);
 }
 

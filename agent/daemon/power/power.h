@@ -97,8 +97,6 @@ uint64_t power_idle(const struct agent *agent, uint32_t device);
 bool power_is_modelled(const struct agent *agent, uint32_t device);
 /** The power that @device drew, as last read or computed, in mW. False: it is not known. */
 bool power_reading(const struct agent *agent, uint32_t device, uint64_t *ret_mw);
-/** What the meter of @device shows beside energy; nothing without a meter. */
-void power_gauges(const struct agent *agent, uint32_t device, struct meter_gauges *ret_gauges);
 /** Add the fields for `reseat devices` and `reseat ps`. */
 void power_put_device(const struct agent *agent, uint32_t device, struct frame *frame);
 void power_put_program(const struct program *program, struct frame *frame);

@@ -27,7 +27,10 @@ struct device_use utilisation_of_device(const struct agent *agent, uint32_t devi
 {
     struct device_use use = {.busy_permil = 0};
 
-    power_gauges(agent, device, &use.gauges);
+    for (unsigned i = 0; i < METER_GAUGES; i++)
+        use.gauges.values[i] = METER_UNKNOWN;
+    if (device < agent->power->count && agent->power->devices[device].meter)
+        meter_look(agent->power->devices[device].meter, &use.gauges);
     for (const struct program *program = agent->programs; program; program = program->next) {
         use.busy_permil += program->connected ? utilisation_of_program(agent, program, device) : 0;
         for (size_t i = 0; i < program->vdev_count; i++) {
@@ -255,16 +258,6 @@ static bool power_measure(const struct agent *agent, uint32_t device,
     if (modelled)
         *ret_uj = power_model(agent, device);
     return read || modelled;
-}
-
-void power_gauges(const struct agent *agent, uint32_t device, struct meter_gauges *ret_gauges)
-{
-    struct meter *meter = device < agent->power->count ? agent->power->devices[device].meter : NULL;
-
-    for (unsigned i = 0; i < METER_GAUGES; i++)
-        ret_gauges->values[i] = METER_UNKNOWN;
-    if (meter)
-        meter_look(meter, ret_gauges);
 }
 
 /** Read the meter of one device. Without a new value, the previous reading stays. */
