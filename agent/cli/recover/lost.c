@@ -61,21 +61,6 @@ static int losses_add(struct losses *losses, struct lost *lost)
     return 0;
 }
 
-void losses_keep_of(struct losses *losses, const char *host)
-{
-    size_t kept = 0;
-
-    for (size_t i = 0; i < losses->count; i++) {
-        struct lost *lost = &losses->lost[i];
-        if (strcmp(lost->summary.about->host, host) == 0 ||
-            strcmp(lost->seen.lease.holder.host, host) == 0)
-            losses->lost[kept++] = *lost;
-        else
-            image_summary_finish(&lost->summary);
-    }
-    losses->count = kept;
-}
-
 /** The options of `reseat run`, a line each, that the program was started with; NULL: unknown. */
 static const char *lost_options(const struct lost *lost)
 {

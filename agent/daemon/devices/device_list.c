@@ -572,11 +572,6 @@ struct config_device device_settings_said(const struct agent *agent,
     return said;
 }
 
-uint64_t device_settings_memory(const struct agent *agent, const struct inventory_entry *entry)
-{
-    return device_settings_said(agent, entry).memory;
-}
-
 /**
  * Estimate the speed of a device whose speed is not configured, from its compute units and clock. A
  * unit of a GPU counts many times as much as one of a CPU. 1000 stands for 60 units of a GPU at 1

@@ -54,8 +54,6 @@ void device_settings(const struct agent *agent, const struct inventory_entry *en
 /** What the configuration says of a device. */
 struct config_device device_settings_said(const struct agent *agent,
                                           const struct inventory_entry *entry);
-/** Bytes of the device's memory that the configuration allows programs to use. */
-uint64_t device_settings_memory(const struct agent *agent, const struct inventory_entry *entry);
 
 /* Devices of the ledger, by name: the type `place` of agent/protocol/messages.txt. */
 

@@ -90,7 +90,17 @@ void describe_program(const struct agent *agent, const struct program *program, 
     frame_end(frame);
     spreading_put_names(agent, program, frame);
     power_put_program(program, frame);
-    utilisation_put_program(agent, program, frame);
+    frame_array(frame, "use");
+    for (uint32_t i = 0; i < agent->ledger.count; i++) {
+        uint32_t busy = utilisation_of_program(agent, program, i);
+        if (!busy)
+            continue;
+        frame_map(frame, NULL);
+        frame_string(frame, "device", agent->ledger.devices[i].name);
+        frame_u64(frame, "busy_permil", busy);
+        frame_end(frame);
+    }
+    frame_end(frame);
     if (program->wish.aware) {
         frame_map(frame, "aware");
         describe_limits(frame, "minimum", &program->wish.minimum);

@@ -118,7 +118,7 @@ void metrics_stop(struct agent *agent)
 void metrics_finish(struct agent *agent)
 {
     if (agent->metrics)
-        endpoint_destroy(agent->metrics->endpoint);
+        free(agent->metrics->endpoint);
     free(agent->metrics);
     agent->metrics = NULL;
 }

@@ -497,11 +497,6 @@ void endpoint_stop(struct endpoint *endpoint)
     MHD_stop_daemon(endpoint->daemon);
 }
 
-void endpoint_destroy(struct endpoint *endpoint)
-{
-    free(endpoint);
-}
-
 void page_handle(struct peer *client, struct message *message)
 {
     struct metrics *metrics = client->agent->metrics;

@@ -30,7 +30,7 @@ static void limits_list_device(struct agent *agent, const struct inventory_entry
 {
     uint64_t before = ledger_lasting(device);
     uint64_t own = devinfo_scalar(&entry->info, CL_DEVICE_GLOBAL_MEM_SIZE, 0);
-    uint64_t said = device_settings_memory(agent, entry);
+    uint64_t said = device_settings_said(agent, entry).memory;
     char text[PROTOCOL_TEXT_MAX];
 
     own = own && own < LEDGER_BYTES_MAX ? own : LEDGER_BYTES_MAX;

@@ -20,8 +20,14 @@ static void moving_move_starting(struct peer *client, struct program *program, s
         return;
     }
     program_device_names(agent, program, vdev, false, from, sizeof(from));
+    for (size_t i = 0; !dry_run && i < program->vdev_count; i++) {
+        if (vdev == PROGRAM_ALL_VDEVS || vdev == i) {
+            program->vdevs[i].device = target->key;
+            program->vdevs[i].has_device = true;
+        }
+    }
     if (!dry_run)
-        programs_set_device(agent, program, vdev, &target->key);
+        programs_save(agent, program);
     report_plain(client, program, from, target->name, RESULT_DONE, false);
 }
 

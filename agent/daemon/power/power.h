@@ -36,9 +36,6 @@ uint32_t utilisation_of_program(const struct agent *agent, const struct program 
 
 /** Put the use of @device into an open map, for `reseat devices` and `reseat explain`. */
 void utilisation_put_device(const struct agent *agent, uint32_t device, struct frame *frame);
-/** Put "use", a list of the devices that @program uses and of its share of each. */
-void utilisation_put_program(const struct agent *agent, const struct program *program,
-                             struct frame *frame);
 
 /*
  * Power caps of programs, devices and the host. policy/power.h chooses the programs that may

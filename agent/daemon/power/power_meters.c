@@ -62,22 +62,6 @@ void utilisation_put_device(const struct agent *agent, uint32_t device, struct f
     put_device_use(frame, &use);
 }
 
-void utilisation_put_program(const struct agent *agent, const struct program *program,
-                             struct frame *frame)
-{
-    frame_array(frame, "use");
-    for (uint32_t i = 0; i < agent->ledger.count; i++) {
-        uint32_t busy = utilisation_of_program(agent, program, i);
-        if (!busy)
-            continue;
-        frame_map(frame, NULL);
-        frame_string(frame, "device", agent->ledger.devices[i].name);
-        frame_u64(frame, "busy_permil", busy);
-        frame_end(frame);
-    }
-    frame_end(frame);
-}
-
 /* Reads the meters, and learns from them what devices draw while idle and what programs draw. */
 
 /** Readings in a row below a peak after which it falls to the highest of them: some minutes. */

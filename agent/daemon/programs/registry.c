@@ -366,18 +366,6 @@ void programs_disconnect(struct agent *agent, struct peer *peer)
     programs_sweep(agent);
 }
 
-void programs_set_device(struct agent *agent, struct program *program, size_t vdev,
-                         const struct device_key *device)
-{
-    for (size_t i = 0; i < program->vdev_count; i++) {
-        if (vdev == PROGRAM_ALL_VDEVS || vdev == i) {
-            program->vdevs[i].device = *device;
-            program->vdevs[i].has_device = true;
-        }
-    }
-    programs_save(agent, program);
-}
-
 /** Of several programs with one name, the only one that is connected; otherwise NULL. */
 static struct program *registry_by_name(const struct agent *agent, const struct peer *peer,
                                         const char *name, bool connected, unsigned *ret_count)

@@ -387,9 +387,6 @@ void program_take_status(struct agent *agent, struct program *program,
 
 /** Stands for all virtual devices of a program. */
 #define PROGRAM_ALL_VDEVS SIZE_MAX
-/** Set where a program that has not started OpenCL, or one of its vdevs, starts. */
-void programs_set_device(struct agent *agent, struct program *program, size_t vdev,
-                         const struct device_key *device);
 
 /**
  * Find a program of those that @peer may act on, by pid, id or name; of several of one name, one
