@@ -1,6 +1,5 @@
 #include "tests/support/cases.h"
 
-#include "agent/daemon/devices/ledger.h"
 #include "agent/daemon/operations/governor.h"
 
 #define MIB      (1ull << 20)
