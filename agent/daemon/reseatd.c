@@ -2,12 +2,10 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "agent/config/process.h"
@@ -17,7 +15,6 @@
 #include "agent/daemon/operations/operation.h"
 #include "agent/daemon/servers/servers.h"
 #include "agent/daemon/service.h"
-#include "state/base/bytes/text.h"
 #include "state/base/files/access.h"
 #include "state/base/option_rows.h"
 
@@ -43,60 +40,6 @@ static const char usage[] =
     "before\n"
     "                            the environment and the configuration file (reseat.conf(5))\n"
     "  --help, --version\n";
-
-void agent_log(const char *format, ...)
-{
-    char text[PROTOCOL_TEXT_MAX], when[32];
-    struct timespec now;
-    struct tm parts;
-    va_list arguments;
-
-    va_start(arguments, format);
-    vsnprintf(text, sizeof(text), format, arguments);
-    va_end(arguments);
-    text_make_safe(text, sizeof(text), text, strlen(text));
-    clock_gettime(CLOCK_REALTIME, &now);
-    localtime_r(&now.tv_sec, &parts);
-    strftime(when, sizeof(when), "%F %T", &parts);
-    fprintf(stderr, "%s.%03ld reseatd: %s\n", when, now.tv_nsec / 1000000, text);
-}
-
-static void reseatd_close_if_open(uv_handle_t *handle)
-{
-    if (!uv_is_closing(handle))
-        uv_close(handle, NULL);
-}
-
-static void reseatd_drop_peers(uv_timer_t *timer)
-{
-    struct agent *agent = timer->data;
-
-    while (agent->peers)
-        peer_close(agent->peers);
-    costs_stop(agent);
-    reseatd_close_if_open((uv_handle_t *)&agent->sweep);
-}
-
-void agent_stop(struct agent *agent)
-{
-    if (agent->stopping)
-        return;
-    agent->stopping = true;
-    if (agent->devices.listing)
-        uv_process_kill(&agent->devices.lister, SIGKILL);
-    servers_stop(agent);
-    reseatd_close_if_open((uv_handle_t *)&agent->listener);
-    reseatd_close_if_open((uv_handle_t *)&agent->terminate[0]);
-    reseatd_close_if_open((uv_handle_t *)&agent->terminate[1]);
-    reseatd_close_if_open((uv_handle_t *)&agent->hangup);
-    reseatd_close_if_open((uv_handle_t *)&agent->devices.timeout);
-    isolation_stop(agent);
-    metrics_stop(agent);
-    if (!agent->passed)
-        unlink(agent->paths.socket);
-    /* Send queued frames first, among them the answer to the stop request. */
-    uv_timer_start(&agent->sweep, reseatd_drop_peers, 50, 0);
-}
 
 static void reseatd_on_sweep(uv_timer_t *timer)
 {

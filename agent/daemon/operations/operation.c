@@ -13,11 +13,6 @@ void operations_init(const struct operation_kind *kinds)
     verbs = kinds;
 }
 
-const char *operation_name(const struct operation *op)
-{
-    return request_verbs[op->verb];
-}
-
 /* ---- states ---- */
 
 /** For each state, the states that may follow it, as bits. */

@@ -86,7 +86,10 @@ struct operation_end {
 };
 
 /** The type of the operation's message: "move". */
-const char *operation_name(const struct operation *op);
+static inline const char *operation_name(const struct operation *op)
+{
+    return request_verbs[op->verb];
+}
 
 /** True for operations that do not move the program. */
 static inline bool operation_stays(const struct operation *op)
