@@ -269,13 +269,15 @@ void config_user(const struct config *config, uid_t user, const gid_t *groups, s
                  struct config_user *ret)
 {
     const struct config_user_entry *entries = config->lists[CONFIG_USERS].entries;
-    struct config_user_entry none;
+    struct config_user_entry entry;
     size_t i = 0, all = config->lists[CONFIG_USERS].count;
 
-    config_lists[CONFIG_USERS].init(&none.entry);
+    config_lists[CONFIG_USERS].init(&entry.entry);
     while (i < all && !config_user_fits(&entries[i], user, groups, count))
         i++;
-    *ret = i < all ? entries[i].says : none.says;
+    if (i < all)
+        entry = entries[i];
+    *ret = entry.says;
     ret->entry = i < all ? i + 1 : 0;
 }
 
