@@ -10,7 +10,6 @@
 #include "agent/cli/launch.h"
 #include "agent/config/environment.h"
 #include "agent/protocol/common_messages.h"
-#include "state/base/bytes/size.h"
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
 

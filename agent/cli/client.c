@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -68,10 +67,7 @@ void client_close(struct client *client)
     frame_reader_finish(&client->reader);
 }
 
-/**
- * Wait until a descriptor in @polled is ready. Returns 0 (also when interrupted), -ETIMEDOUT or
- * -errno.
- */
+/** Wait until one of @polled is ready. 0 (also when interrupted), -ETIMEDOUT or -errno. */
 static int client_wait_for(struct pollfd polled[2], int64_t until)
 {
     int64_t left = until - clock_now_ms();
@@ -150,4 +146,16 @@ int client_follow(struct client *client, int patience_ms, int other, struct mess
         if (result)
             return result;
     }
+}
+
+int client_ask(const struct paths *paths, struct frame *frame, int timeout_ms,
+               struct client *ret_client, struct message *ret_message)
+{
+    int result = client_connect(paths, ret_client);
+
+    if (result)
+        frame_finish(frame);
+    else
+        result = client_send(ret_client, frame);
+    return result ? result : client_receive(ret_client, timeout_ms, -1, ret_message);
 }

@@ -26,10 +26,7 @@ struct client {
  * another user), -EPROTO (refused, see `problem`), -ETIMEDOUT (after 5 s) or another errno.
  */
 MUST_CHECK int client_connect(const struct paths *paths, struct client *ret_client);
-/**
- * As client_connect(), but without waiting: the first frame to come is MSG_WELCOME or MSG_ERROR.
- * -EAGAIN: the agent accepts no connection now.
- */
+/** As client_connect(), but MSG_WELCOME or MSG_ERROR is still to come. -EAGAIN: busy. */
 MUST_CHECK int client_say_hello(const struct paths *paths, struct client *ret_client);
 void client_close(struct client *client);
 
@@ -53,6 +50,14 @@ MUST_CHECK int client_receive(struct client *client, int timeout_ms, int other,
  */
 MUST_CHECK int client_follow(struct client *client, int patience_ms, int other,
                              struct message *ret_message);
+
+/**
+ * Connect, send @frame and finish it, and wait for the answer. Returns as client_receive().
+ *
+ * @ret_client  To be closed in any case.
+ */
+MUST_CHECK int client_ask(const struct paths *paths, struct frame *frame, int timeout_ms,
+                          struct client *ret_client, struct message *ret_message);
 
 /* Requests of verbs to the agent. These functions print errors; a verb only returns the status. */
 

@@ -165,21 +165,11 @@ int launch_streams(char ret_log[PATH_MAX])
     return log < 0 ? -errno : launch_listener(words, log);
 }
 
-/* Start a server that opens drivers. */
-static int launch_server(const char *address)
-{
-    char path[PATH_MAX], process[16];
-    const char *const words[] = {path, "--listen", address, "--while", process, NULL};
-    int error = paths_of(PATHS_SERVER, path);
-
-    snprintf(process, sizeof(process), "%d", (int)getpid());
-    return error ? error : launch_listener(words, STDERR_FILENO);
-}
-
 int launch_isolated(const struct paths *paths, bool alone, char ret_driver[PATH_MAX],
                     char ret_address[PATH_MAX])
 {
-    char socket[PATH_MAX], name[32], address[PATH_MAX];
+    char socket[PATH_MAX], name[32], address[PATH_MAX], path[PATH_MAX], process[16];
+    const char *const words[] = {path, "--listen", address, "--while", process, NULL};
     int error = paths->folder[0] ? paths_of(PATHS_REMOTE, ret_driver) : -ENOENT;
 
     if (error)
@@ -188,8 +178,11 @@ int launch_isolated(const struct paths *paths, bool alone, char ret_driver[PATH_
     error = alone ? paths_join(paths->folder, name, socket) : paths_isolated(paths, socket);
     if (!error && snprintf(address, sizeof(address), "unix:%s", socket) >= (int)sizeof(address))
         error = -ENAMETOOLONG;
+    snprintf(process, sizeof(process), "%d", (int)getpid());
     if (!error && alone)
-        error = launch_server(address);
+        error = paths_of(PATHS_SERVER, path);
+    if (!error && alone)
+        error = launch_listener(words, STDERR_FILENO);
     if (!error)
         strcpy(ret_address, address);
     return error;

@@ -18,10 +18,7 @@
  */
 MUST_CHECK int launch(const char *const *words, int output, int errors, short flags,
                       pid_t *ret_child);
-/**
- * Wait until the child has ended. After @limit_ms it, or with @group its process group, is killed,
- * and false is returned.
- */
+/** Await the child's end. False: after @limit_ms it, or with @group its group, was killed. */
 bool launch_await(pid_t child, bool group, uint64_t limit_ms, int *ret_status);
 
 /**

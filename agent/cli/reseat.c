@@ -5,7 +5,6 @@
 
 #include "agent/cli/client.h"
 #include "agent/cli/select.h"
-#include "agent/cli/verb.h"
 #include "state/base/clock.h"
 
 /* The verbs, in the order in which the help and the manual list them. */
@@ -70,10 +69,7 @@
 VERBS(DECLARE)
 static const struct verb *const verbs[] = {VERBS(LIST) NULL};
 
-/**
- * Whether to print JSON. Decided before the options are parsed, so that usage errors are JSON too.
- * @verb: NULL: not known yet.
- */
+/** Whether to print JSON, known before options are parsed. @verb: NULL: unknown yet. */
 static bool reseat_wants_json(const struct verb *verb, int argc, char **argv)
 {
     if (verb && verb->plain)

@@ -35,9 +35,11 @@ static bool select_is_on(const json_t *app, const char *device)
     const json_t *vdev;
     size_t i;
 
-    json_array_foreach(json_object_get(app, "vdevs"), i,
-                       vdev) if (!member_bool(vdev, "suspended") &&
-                                 strcmp(member_text(vdev, "device"), device) == 0) return true;
+    json_array_foreach(json_object_get(app, "vdevs"), i, vdev)
+    {
+        if (!member_bool(vdev, "suspended") && strcmp(member_text(vdev, "device"), device) == 0)
+            return true;
+    }
     return false;
 }
 
@@ -60,23 +62,13 @@ json_t *select_apps(const json_t *answer)
     return apps;
 }
 
-/** Run the verb for one program; the verb may change its options. */
-static int select_run_one(struct call *call, const json_t *app, void *options)
-{
-    char id[PROTOCOL_WORD_MAX];
-
-    snprintf(id, sizeof(id), "%s", member_text(app, "id"));
-    call->words[0] = id;
-    memcpy(call->options, options, call->verb->size);
-    return call->verb->run(call);
-}
-
 int select_run(struct call *call)
 {
     static const struct question question = {
         .type = MSG_APPS, .what = "list programs", .lists = true};
     json_auto_t *answer = NULL;
     void *options = malloc(call->verb->size + 1);
+    char id[PROTOCOL_WORD_MAX];
     struct frame frame;
     size_t tried = 0;
 
@@ -92,7 +84,10 @@ int select_run(struct call *call)
     {
         if (!select_matches(&call->output, app))
             continue;
-        status = select_run_one(call, app, options);
+        snprintf(id, sizeof(id), "%s", member_text(app, "id"));
+        call->words[0] = id;
+        memcpy(call->options, options, call->verb->size); /* The verb may have changed them. */
+        status = call->verb->run(call);
         first = first ? first : status;
         tried++;
     }

@@ -1,7 +1,6 @@
 #include "agent/cli/verb.h"
 
 #include <getopt.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "agent/cli/select.h"
@@ -115,16 +114,6 @@ static int verb_refuse_option(const struct call *call, const struct option_rows 
                         nearest ? "?" : "");
 }
 
-static int verb_check_required(const struct call *call, const bool *given)
-{
-    const struct option_row *rows = verb_options(call->verb);
-
-    for (size_t i = 0; i < OPTION_ROWS_MAX && rows[i].name; i++)
-        if (rows[i].required && !given[i])
-            return output_usage(&call->output, "--%s %s is needed", rows[i].name, rows[i].argument);
-    return 0;
-}
-
 /** Note an option before its value is cut into names. */
 static int verb_note(struct call *call, const char *name, const char *value)
 {
@@ -162,8 +151,9 @@ int verb_parse(struct call *call, int argc, char **argv)
         given[option - rows] = true;
         status = verb_note(call, option->name, text);
         if (!status)
-            status = option->take ? option->take(call, option, text)
-                                  : verb_store(call, option, call->options, text);
+            status = option->take    ? option->take(call, option, text)
+                     : !option->size ? call->verb->take(call, option, text)
+                                     : verb_store(call, option, call->options, text);
     }
     if (status)
         return status;
@@ -176,7 +166,11 @@ int verb_parse(struct call *call, int argc, char **argv)
     if (selects)
         call->words[0] = each;
     status = verb_check_arguments(call);
-    return status ? status : verb_check_required(call, given);
+    for (size_t i = 0; !status && i < OPTION_ROWS_MAX && rows[i].name; i++)
+        if (rows[i].required && !given[i])
+            status =
+                output_usage(&call->output, "--%s %s is needed", rows[i].name, rows[i].argument);
+    return status;
 }
 
 /* ---- finding a verb ---- */

@@ -68,6 +68,8 @@ struct verb {
     const char *summary;   /**< One sentence. */
     const char *text;      /**< Further sentences, in paragraphs; or NULL. */
     const struct option_row *options;
+    /** Takes options that have neither a function of their own nor a place in the struct. */
+    int (*take)(struct call *call, const struct option_row *option, const char *text);
     const char *members; /**< Of its JSON object, as output_add_members() takes them; or NULL. */
     bool plain;          /**< It has no --json, as its output is that of another program. */
     bool users;  /**< Only asks the agent, so root may ask another user's (reseat --user). */
@@ -108,16 +110,13 @@ bool verb_takes_program(const struct verb *verb);
 const struct verb *verb_find(const struct verb *const *verbs, const struct output *output,
                              char **words, size_t count, size_t *ret_taken, int *ret_status);
 
-/**
- * Split @text at commas, in place, into at most @most names, none of them empty. Returns 0 or an
- * exit status.
- */
+/** Split @text at commas, in place, into @most non-empty names at most. 0 or exit status. */
 MUST_CHECK int verb_take_names(const struct call *call, const char *what, char *text, size_t most,
                                struct names *ret_names);
 
-/** Result of verb_parse() for --help. */
 /** True if selectors stand for the verb's first argument, APP: it is run for each program. */
 bool verb_repeats(const struct call *call);
+/** Result of verb_parse() for --help. */
 #define VERB_HELP (-1)
 /**
  * Parse the words after the verb: options into @call->options, arguments into @call->words.
@@ -136,10 +135,7 @@ int verb_take_view(struct call *call, const struct option_row *option, const cha
 
 /** Print the list of all verbs. */
 void help_print_all(const struct verb *const *verbs, FILE *to);
-/**
- * Print the help of a verb on stdout; "config" means each verb with that first word. Returns false
- * if there is none.
- */
+/** Print a verb's help; "config": of each with that first word. False: there is none. */
 bool help_print(const struct verb *const *verbs, const char *name);
 
 #endif

@@ -40,10 +40,7 @@ void config_error_format(const struct config_error *error, char *ret_text, size_
 
 /* ---- where it is ---- */
 
-/**
- * A file that exists but cannot be accessed is an error. The search does not continue with the next
- * path.
- */
+/** A file that exists but cannot be accessed ends the search, with an error. */
 static bool config_is_there(const char *path)
 {
     return access(path, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR);
@@ -201,10 +198,8 @@ void config_finish(struct config *config)
 {
     free(config->origins);
     free(config->lines);
-    free(config->devices);
-    free(config->programs);
-    free(config->servers);
-    free(config->users);
+    for (unsigned i = 0; i < CONFIG_LISTS; i++)
+        free(config->lists[i].entries);
     *config = (struct config){0};
 }
 
@@ -230,34 +225,32 @@ static bool config_device_fits(const struct config_device_entry *entry, const ch
 void config_device(const struct config *config, const char *name, enum place_kind kind,
                    const char *model, struct config_device *ret)
 {
-    struct config_device_entry none;
-    const struct config_device_entry *entry = &none;
+    const struct config_device_entry *entries = config->lists[CONFIG_DEVICES].entries;
+    struct config_device_entry entry;
+    size_t i = 0, count = config->lists[CONFIG_DEVICES].count;
 
-    config_list_devices.init(&none.entry);
-    for (size_t i = 0; i < config->device_count; i++) {
-        if (config_device_fits(&config->devices[i], name, kind, model)) {
-            entry = &config->devices[i];
-            break;
-        }
-    }
-    *ret = entry->says;
-    ret->line = entry->entry.line;
+    config_lists[CONFIG_DEVICES].init(&entry.entry);
+    while (i < count && !config_device_fits(&entries[i], name, kind, model))
+        i++;
+    if (i < count)
+        entry = entries[i];
+    *ret = entry.says;
+    ret->line = entry.entry.line;
 }
 
 void config_program(const struct config *config, const char *name, struct config_program *ret)
 {
-    struct config_program_entry none;
-    const struct config_program_entry *entry = &none;
+    const struct config_program_entry *entries = config->lists[CONFIG_PROGRAMS].entries;
+    struct config_program_entry entry;
+    size_t i = 0, count = config->lists[CONFIG_PROGRAMS].count;
 
-    config_list_programs.init(&none.entry);
-    for (size_t i = 0; i < config->program_count; i++) {
-        if (config_fits(config->programs[i].entry.match, name)) {
-            entry = &config->programs[i];
-            break;
-        }
-    }
-    *ret = entry->says;
-    ret->line = entry->entry.line;
+    config_lists[CONFIG_PROGRAMS].init(&entry.entry);
+    while (i < count && !config_fits(entries[i].entry.match, name))
+        i++;
+    if (i < count)
+        entry = entries[i];
+    *ret = entry.says;
+    ret->line = entry.entry.line;
     if (ret->protect.word == PROTECTION_UNSAID)
         ret->protect.word = config->policy.protect ? PROTECTION_ON : PROTECTION_OFF;
 }
@@ -275,22 +268,24 @@ static bool config_user_fits(const struct config_user_entry *entry, uid_t user, 
 void config_user(const struct config *config, uid_t user, const gid_t *groups, size_t count,
                  struct config_user *ret)
 {
-    struct config_user_entry none;
-    const struct config_user_entry *entry = &none;
-    size_t i = 0;
+    const struct config_user_entry *entries = config->lists[CONFIG_USERS].entries;
+    struct config_user_entry entry;
+    size_t i = 0, all = config->lists[CONFIG_USERS].count;
 
-    config_list_users.init(&none.entry);
-    while (i < config->user_count && !config_user_fits(&config->users[i], user, groups, count))
+    config_lists[CONFIG_USERS].init(&entry.entry);
+    while (i < all && !config_user_fits(&entries[i], user, groups, count))
         i++;
-    if (i < config->user_count)
-        entry = &config->users[i];
-    *ret = entry->says;
-    ret->entry = entry == &none ? 0 : i + 1;
+    if (i < all)
+        entry = entries[i];
+    *ret = entry.says;
+    ret->entry = i < all ? i + 1 : 0;
 }
 
 void config_server(const struct config *config, size_t index, const char **ret_name,
                    const char **ret_address)
 {
-    *ret_name = config->servers[index].entry.match;
-    *ret_address = config->servers[index].address;
+    const struct config_server_entry *entries = config->lists[CONFIG_SERVERS].entries;
+
+    *ret_name = entries[index].entry.match;
+    *ret_address = entries[index].address;
 }

@@ -73,10 +73,14 @@ struct config_user {
     size_t entry; /**< Which one it is, from 1; 0: none matches. */
 };
 
-struct config_device_entry;
-struct config_program_entry;
-struct config_server_entry;
-struct config_user_entry;
+/** The lists of a file, in the order in which it is printed. */
+enum config_list_kind {
+    CONFIG_DEVICES,
+    CONFIG_PROGRAMS,
+    CONFIG_SERVERS,
+    CONFIG_USERS,
+    CONFIG_LISTS
+};
 
 /** Filled by config_load(); read it through the functions below. */
 struct config {
@@ -84,14 +88,10 @@ struct config {
     struct policy_settings policy;
     enum config_origin *origins; /**< One for each setting of settings_table. */
     unsigned *lines;             /**< Lines in the file, for the settings that the file contains. */
-    struct config_device_entry *devices;
-    size_t device_count;
-    struct config_program_entry *programs;
-    size_t program_count;
-    struct config_server_entry *servers;
-    size_t server_count;
-    struct config_user_entry *users;
-    size_t user_count;
+    struct {
+        void *entries; /**< Structs of config_priv.h. */
+        size_t count;
+    } lists[CONFIG_LISTS];
 };
 
 /** The reason why a configuration is refused. */
@@ -137,10 +137,7 @@ MUST_CHECK int config_find(const char *system, char ret_path[PATH_MAX]);
  */
 MUST_CHECK int config_load(const struct config_source *source, struct config *ret_config,
                            struct config_error *ret_error);
-/**
- * As config_load(), from this process's own sources: the file that config_find() finds, the
- * environment, and @options.
- */
+/** As config_load(), from the file that config_find() finds, environment and @options. */
 MUST_CHECK int config_load_effective(const struct config_option *options, size_t option_count,
                                      struct config *ret_config, struct config_error *ret_error);
 /** Free what config_load() allocated. A configuration that is all zero is allowed. */
@@ -188,7 +185,7 @@ void config_user(const struct config *config, uid_t user, const gid_t *groups, s
                  struct config_user *ret);
 
 /**
- * The name and address of the server @index, which must be below config->server_count. Both are
+ * The name and address of the server @index, which must be below the length of that list. Both are
  * valid as long as @config is.
  */
 void config_server(const struct config *config, size_t index, const char **ret_name,

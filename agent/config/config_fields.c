@@ -225,60 +225,62 @@ static void config_fields_program_init(struct config_entry *entry)
         .says = {.quota = CONFIG_UNLIMITED, .warm = CONFIG_UNLIMITED, .ways = ALL_WAYS}};
 }
 
-const struct config_list config_list_devices = {
-    .name = "devices",
-    .help = "Devices. The first entry counts of which match, model and kind, where given, all fit; "
-            "what it leaves out is as without an entry. In patterns * stands for any characters, ? "
-            "for one, [abc] for one of these. An entry says:",
-    .example = "#     { match = \"gpu0\"; memory = \"8GiB\"; price = 2500; },\n"
-               "#     { kind = \"cpu\"; closed = true; }\n",
-    .fields = device_fields,
-    .field_count = ARRAY_SIZE(device_fields),
-    .selectors = 3,
-    .entry_size = sizeof(struct config_device_entry),
-    .init = config_fields_device_init,
-};
-
-const struct config_list config_list_programs = {
-    .name = "programs",
-    .help = "Programs. The first entry counts whose match fits the program's name; what it leaves "
-            "out is as without an entry. An entry says:",
-    .example = "#     { match = \"train-*\"; priority = -10; preemptible = true; },\n"
-               "#     { match = \"render\"; quota = \"2GiB\"; ways = \"spill, wait\"; }\n",
-    .fields = program_fields,
-    .field_count = ARRAY_SIZE(program_fields),
-    .selectors = 1,
-    .entry_size = sizeof(struct config_program_entry),
-    .init = config_fields_program_init,
-};
-
-const struct config_list config_list_servers = {
-    .name = "servers",
-    .help =
-        "Device servers (doc/remote.md) that are always known; reseat server add names more while "
-        "the agent runs. Their devices are used as soon as the server can be reached and lets us "
-        "in. An entry says:",
-    .example = "#     { name = \"gpuhost\"; address = \"tcp:gpuhost.lan:7460\"; }\n",
-    .fields = server_fields,
-    .field_count = ARRAY_SIZE(server_fields),
-    .selectors = 1,
-    .entry_size = sizeof(struct config_server_entry),
-    .init = config_fields_server_init,
-    .is_wrong = config_fields_server_is_wrong,
-};
-
-const struct config_list config_list_users = {
-    .name = "users",
-    .help =
-        "Users of an agent for several users (reseatd(8)); root and the agent's own user may do "
-        "everything. The first entry counts of which match and group, where given, both fit; "
-        "what it leaves out is as without an entry. An entry says:",
-    .example = "#     { group = \"sudo\"; operator = true; },\n"
-               "#     { match = \"*\"; memory = \"16GiB\"; programs = 20; }\n",
-    .fields = user_fields,
-    .field_count = ARRAY_SIZE(user_fields),
-    .selectors = 2,
-    .entry_size = sizeof(struct config_user_entry),
-    .init = config_fields_user_init,
-    .is_wrong = config_fields_user_is_wrong,
+const struct config_list config_lists[CONFIG_LISTS] = {
+    [CONFIG_DEVICES] =
+        {
+            .name = "devices",
+            .help = "Devices. The first entry counts of which match, model and kind, where given, "
+                    "all fit; what it leaves out is as without an entry. In patterns * stands for "
+                    "any characters, ? for one, [abc] for one of these. An entry says:",
+            .example = "#     { match = \"gpu0\"; memory = \"8GiB\"; price = 2500; },\n"
+                       "#     { kind = \"cpu\"; closed = true; }\n",
+            .fields = device_fields,
+            .field_count = ARRAY_SIZE(device_fields),
+            .selectors = 3,
+            .entry_size = sizeof(struct config_device_entry),
+            .init = config_fields_device_init,
+        },
+    [CONFIG_PROGRAMS] =
+        {
+            .name = "programs",
+            .help = "Programs. The first entry counts whose match fits the program's name; what it "
+                    "leaves out is as without an entry. An entry says:",
+            .example = "#     { match = \"train-*\"; priority = -10; preemptible = true; },\n"
+                       "#     { match = \"render\"; quota = \"2GiB\"; ways = \"spill, wait\"; }\n",
+            .fields = program_fields,
+            .field_count = ARRAY_SIZE(program_fields),
+            .selectors = 1,
+            .entry_size = sizeof(struct config_program_entry),
+            .init = config_fields_program_init,
+        },
+    [CONFIG_SERVERS] =
+        {
+            .name = "servers",
+            .help = "Device servers (doc/remote.md) that are always known; reseat server add names "
+                    "more while the agent runs. Their devices are used as soon as the server can "
+                    "be reached and lets us in. An entry says:",
+            .example = "#     { name = \"gpuhost\"; address = \"tcp:gpuhost.lan:7460\"; }\n",
+            .fields = server_fields,
+            .field_count = ARRAY_SIZE(server_fields),
+            .selectors = 1,
+            .entry_size = sizeof(struct config_server_entry),
+            .init = config_fields_server_init,
+            .is_wrong = config_fields_server_is_wrong,
+        },
+    [CONFIG_USERS] =
+        {
+            .name = "users",
+            .help = "Users of an agent for several users (reseatd(8)); root and the agent's own "
+                    "user may do everything. The first entry counts of which match and group, "
+                    "where given, both fit; what it leaves out is as without an entry. An entry "
+                    "says:",
+            .example = "#     { group = \"sudo\"; operator = true; },\n"
+                       "#     { match = \"*\"; memory = \"16GiB\"; programs = 20; }\n",
+            .fields = user_fields,
+            .field_count = ARRAY_SIZE(user_fields),
+            .selectors = 2,
+            .entry_size = sizeof(struct config_user_entry),
+            .init = config_fields_user_init,
+            .is_wrong = config_fields_user_is_wrong,
+        },
 };

@@ -12,9 +12,7 @@
 
 static const char indent[] = "    ";
 
-/**
- * Write a comment wrapped to several lines. @first begins the first line, @next each following one.
- */
+/** Write a wrapped comment. @first begins the first line, @next each following one. */
 static void config_print_put_wrapped(FILE *to, const char *first, const char *next,
                                      const char *text)
 {
@@ -170,16 +168,17 @@ static void config_print_put_help(FILE *to, const struct config_list *list)
     fprintf(to, "#\n# For example:\n%s", list->example);
 }
 
-static void config_print_put_list(FILE *to, const struct config *config,
-                                  const struct config_list *list, const void *entries, size_t count)
+static void config_print_put_list(FILE *to, const struct config *config, enum config_list_kind kind)
 {
+    const struct config_list *list = &config_lists[kind];
+    const char *entries = config->lists[kind].entries;
+    size_t count = config->lists[kind].count;
     char text[CONFIG_VALUE_MAX];
 
     config_print_put_help(to, list);
     fprintf(to, "%s = (%s", list->name, count ? "\n" : "");
     for (size_t i = 0; i < count; i++) {
-        const struct config_entry *entry =
-            (const void *)((const char *)entries + i * list->entry_size);
+        const struct config_entry *entry = (const void *)(entries + i * list->entry_size);
         fprintf(to, "%s{", indent);
         config_print_put_place(to, config, entry->line);
         for (unsigned j = 0; j < list->field_count; j++) {
@@ -200,10 +199,7 @@ int config_print(const struct config *config, FILE *to)
                              "reseat.conf(5). Behind each value is where it comes from.");
     fputc('\n', to);
     config_print_put_policy(to, config);
-    config_print_put_list(to, config, &config_list_devices, config->devices, config->device_count);
-    config_print_put_list(to, config, &config_list_programs, config->programs,
-                          config->program_count);
-    config_print_put_list(to, config, &config_list_servers, config->servers, config->server_count);
-    config_print_put_list(to, config, &config_list_users, config->users, config->user_count);
+    for (unsigned i = 0; i < CONFIG_LISTS; i++)
+        config_print_put_list(to, config, i);
     return fflush(to) || ferror(to) ? -EIO : 0;
 }

@@ -52,13 +52,10 @@ struct config_list {
     unsigned selectors;
     size_t entry_size;
     void (*init)(struct config_entry *entry);
-    /**
-     * Check an entry as a whole, with the fault in @ret_reason; NULL: there is nothing to check.
-     */
+    /** Check a whole entry, with the fault in @ret_reason; NULL: nothing to check. */
     bool (*is_wrong)(struct config_entry *entry, char *ret_reason, size_t size);
 };
-extern const struct config_list config_list_devices, config_list_programs, config_list_servers,
-    config_list_users;
+extern const struct config_list config_lists[CONFIG_LISTS];
 
 /** The value of a setting, of the struct @of, as text for the file. */
 #define CONFIG_VALUE_MAX (4 * CONFIG_NAME_MAX)

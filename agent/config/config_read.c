@@ -6,9 +6,7 @@
 
 #include "agent/config/config_priv.h"
 
-/*
- * Converts libconfig's settings. Unknown settings and values of a wrong type or range are refused.
- */
+/* Converts libconfig's settings. Refuses unknown ones, and values of wrong type or range. */
 
 #define KEYS_MAX     64
 #define LIKENESS_MAX 64
@@ -72,18 +70,6 @@ static const char *config_read_found_name(const config_setting_t *setting)
     }
 }
 
-static bool config_read_is_integer(const config_setting_t *setting)
-{
-    return config_setting_type(setting) == CONFIG_TYPE_INT ||
-           config_setting_type(setting) == CONFIG_TYPE_INT64;
-}
-
-static long long config_read_integer_of(const config_setting_t *setting)
-{
-    return config_setting_type(setting) == CONFIG_TYPE_INT ? config_setting_get_int(setting)
-                                                           : config_setting_get_int64(setting);
-}
-
 static int config_read_wrong_type(struct reader *reader, const config_setting_t *setting,
                                   const char *wanted)
 {
@@ -135,9 +121,13 @@ static int config_read_value(struct reader *reader, const config_setting_t *valu
     if (config_setting_type(value) == CONFIG_TYPE_BOOL) {
         form = BOOLEAN;
         text = config_setting_get_bool(value) ? "on" : "off";
-    } else if (config_read_is_integer(value)) {
+    } else if (config_setting_type(value) == CONFIG_TYPE_INT ||
+               config_setting_type(value) == CONFIG_TYPE_INT64) {
         form = INTEGER;
-        snprintf(number, sizeof(number), "%lld", config_read_integer_of(value));
+        snprintf(number, sizeof(number), "%lld",
+                 config_setting_type(value) == CONFIG_TYPE_INT
+                     ? (long long)config_setting_get_int(value)
+                     : config_setting_get_int64(value));
         text = number;
     }
     if (!(forms & form))
@@ -149,44 +139,49 @@ static int config_read_value(struct reader *reader, const config_setting_t *valu
     return 0;
 }
 
+/* ---- entries ---- */
+
+/**
+ * Read the values of a group into the struct @of.
+ *
+ * @ret_lines  For each of the @count @rows the line that sets it; others are left as they are.
+ */
+static int config_read_group(struct reader *reader, const config_setting_t *group,
+                             const char *group_name, const struct setting *rows, size_t count,
+                             void *of, unsigned *ret_lines)
+{
+    for (int i = 0; i < config_setting_length(group); i++) {
+        const config_setting_t *value = config_setting_get_elem(group, (unsigned)i);
+        size_t row = 0;
+        while (row < count && strcmp(rows[row].name, config_setting_name(value)) != 0)
+            row++;
+        if (row == count) {
+            const char *names[KEYS_MAX];
+            char where[64];
+            for (row = 0; row < count && row < KEYS_MAX; row++)
+                names[row] = rows[row].name;
+            snprintf(where, sizeof(where), "in \"%s\"", group_name);
+            return config_read_unknown(reader, value, where, names, row);
+        }
+        int error = config_read_value(reader, value, &rows[row], of);
+        if (error)
+            return error;
+        ret_lines[row] = config_setting_source_line(value);
+    }
+    return 0;
+}
+
 static int config_read_policy(struct reader *reader, const config_setting_t *group)
 {
     struct config *config = reader->config;
 
     if (config_setting_type(group) != CONFIG_TYPE_GROUP)
         return config_read_wrong_type(reader, group, "a group in { }");
-    for (int i = 0; i < config_setting_length(group); i++) {
-        const config_setting_t *value = config_setting_get_elem(group, (unsigned)i);
-        const struct setting *setting = settings_find(config_setting_name(value));
-        if (!setting) {
-            const char *names[KEYS_MAX];
-            size_t count = settings_count < KEYS_MAX ? settings_count : KEYS_MAX;
-            for (size_t j = 0; j < count; j++)
-                names[j] = settings_table[j].name;
-            return config_read_unknown(reader, value, "in \"policy\"", names, count);
-        }
-        int error = config_read_value(reader, value, setting, &config->policy);
-        if (error)
-            return error;
-        config->origins[setting - settings_table] = CONFIG_FILE;
-        config->lines[setting - settings_table] = config_setting_source_line(value);
-    }
-    return 0;
-}
-
-/* ---- entries ---- */
-
-static int config_read_unknown_field(struct reader *reader, const config_setting_t *value,
-                                     const struct config_list *list)
-{
-    const char *names[KEYS_MAX];
-    char where[64];
-    size_t count = 0;
-
-    for (; count < list->field_count && count < KEYS_MAX; count++)
-        names[count] = list->fields[count].name;
-    snprintf(where, sizeof(where), "in \"%s\"", list->name);
-    return config_read_unknown(reader, value, where, names, count);
+    int error = config_read_group(reader, group, "policy", settings_table, settings_count,
+                                  &config->policy, config->lines);
+    for (size_t i = 0; i < settings_count; i++)
+        config->origins[i] = config->lines[i] ? CONFIG_FILE : config->origins[i];
+    return error;
 }
 
 static int config_read_entry(struct reader *reader, const config_setting_t *group,
@@ -197,21 +192,15 @@ static int config_read_entry(struct reader *reader, const config_setting_t *grou
                             "\"%s\" has to hold groups in { }, not %s", list->name,
                             config_read_found_name(group));
     }
+    unsigned lines[KEYS_MAX] = {0};
     list->init(entry);
     entry->line = config_setting_source_line(group);
-    for (int i = 0; i < config_setting_length(group); i++) {
-        const config_setting_t *value = config_setting_get_elem(group, (unsigned)i);
-        unsigned field = 0;
-        while (field < list->field_count &&
-               strcmp(list->fields[field].name, config_setting_name(value)) != 0)
-            field++;
-        if (field == list->field_count)
-            return config_read_unknown_field(reader, value, list);
-        int error = config_read_value(reader, value, &list->fields[field], entry);
-        if (error)
-            return error;
-        entry->given |= 1u << field;
-    }
+    int error =
+        config_read_group(reader, group, list->name, list->fields, list->field_count, entry, lines);
+    if (error)
+        return error;
+    for (unsigned i = 0; i < list->field_count; i++)
+        entry->given |= lines[i] ? 1u << i : 0;
     if (!(entry->given & ((1u << list->selectors) - 1))) {
         return config_wrong(reader->error, entry->line,
                             "this entry of \"%s\" does not say for which: give it \"%s\"",
@@ -241,10 +230,10 @@ static bool config_read_same_selection(const struct config_list *list, const str
     return true;
 }
 
-/** @ret_entries  An array of elements of list->entry_size bytes; set on failure too. */
 static int config_read_list(struct reader *reader, const config_setting_t *values,
-                            const struct config_list *list, void **ret_entries, size_t *ret_count)
+                            enum config_list_kind kind)
 {
+    const struct config_list *list = &config_lists[kind];
     int count = config_setting_length(values);
 
     if (config_setting_type(values) != CONFIG_TYPE_LIST)
@@ -257,7 +246,7 @@ static int config_read_list(struct reader *reader, const config_setting_t *value
     char *entries = calloc((size_t)count + 1, list->entry_size);
     if (!entries)
         return -ENOMEM;
-    *ret_entries = entries;
+    reader->config->lists[kind].entries = entries;
     for (int i = 0; i < count; i++) {
         struct config_entry *entry = (void *)(entries + (size_t)i * list->entry_size);
         int error =
@@ -274,43 +263,29 @@ static int config_read_list(struct reader *reader, const config_setting_t *value
             }
         }
     }
-    *ret_count = (size_t)count;
+    reader->config->lists[kind].count = (size_t)count;
     return 0;
 }
 
 static int config_read_root(struct reader *reader, const config_setting_t *root)
 {
-    static const char *const names[] = {"policy", "devices", "programs", "servers", "users"};
-    struct config *config = reader->config;
-    void *entries = NULL;
+    const char *names[CONFIG_LISTS + 1] = {[CONFIG_LISTS] = "policy"};
     int error = 0;
 
+    for (unsigned i = 0; i < CONFIG_LISTS; i++)
+        names[i] = config_lists[i].name;
     for (int i = 0; i < config_setting_length(root) && !error; i++) {
         const config_setting_t *value = config_setting_get_elem(root, (unsigned)i);
-        const char *name = config_setting_name(value);
-        entries = NULL;
-        if (strcmp(name, "policy") == 0) {
+        unsigned kind = 0;
+        while (kind < ARRAY_SIZE(names) && strcmp(config_setting_name(value), names[kind]) != 0)
+            kind++;
+        if (kind < CONFIG_LISTS)
+            error = config_read_list(reader, value, kind);
+        else if (kind == CONFIG_LISTS)
             error = config_read_policy(reader, value);
-        } else if (strcmp(name, "devices") == 0) {
-            error = config_read_list(reader, value, &config_list_devices, &entries,
-                                     &config->device_count);
-            config->devices = entries;
-        } else if (strcmp(name, "programs") == 0) {
-            error = config_read_list(reader, value, &config_list_programs, &entries,
-                                     &config->program_count);
-            config->programs = entries;
-        } else if (strcmp(name, "servers") == 0) {
-            error = config_read_list(reader, value, &config_list_servers, &entries,
-                                     &config->server_count);
-            config->servers = entries;
-        } else if (strcmp(name, "users") == 0) {
-            error =
-                config_read_list(reader, value, &config_list_users, &entries, &config->user_count);
-            config->users = entries;
-        } else {
+        else
             error = config_read_unknown(reader, value, "at the top of a configuration", names,
                                         ARRAY_SIZE(names));
-        }
     }
     return error;
 }

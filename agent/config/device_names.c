@@ -8,7 +8,6 @@
 
 #include "agent/config/paths.h"
 #include "agent/config/servers.h"
-#include "policy/decide.h"
 #include "state/base/cleanup.h"
 #include "state/driver/device_key.h"
 

@@ -21,10 +21,7 @@ struct device_names {
     size_t count;
 };
 
-/**
- * Read the names file. A missing or damaged file gives the names that can be read. Returns 0 or
- * -ENOMEM.
- */
+/** Read what can be read of the names file. Returns 0 or -ENOMEM. */
 MUST_CHECK int device_names_load(const char *path, struct device_names *ret_names);
 /** Returns 0 or -errno. */
 MUST_CHECK int device_names_save(const char *path, const struct device_names *names);
@@ -70,10 +67,7 @@ struct device_wish {
     size_t named; /**< Number of names. */
     size_t count; /**< Virtual devices of the program; 1 to PROTOCOL_VDEVS_MAX. */
 };
-/**
- * The memory use of a device, for device_place(). Both values have the same unit, which may be
- * any.
- */
+/** The memory use of a device, for device_place(), in any unit. */
 struct device_fill {
     uint64_t memory, used;
     bool small;  /**< What the program needed in former runs does not fit. */

@@ -15,10 +15,7 @@
 /** True when "NAME=value" (or NAME) concerns drivers. */
 bool environment_concerns_drivers(const char *variable);
 
-/**
- * The driver variables of environ, sorted. The caller frees the array; the strings are borrowed.
- * Returns 0 or -ENOMEM.
- */
+/** environ's driver variables, sorted and borrowed, in an array to free. 0 or -ENOMEM. */
 MUST_CHECK int environment_of_drivers(const char ***ret_variables, size_t *ret_count);
 
 /**

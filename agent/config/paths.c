@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +12,6 @@
 #include "state/base/cleanup.h"
 #include "state/base/files/access.h"
 #include "state/base/files/file.h"
-#include "state/base/files/folder.h"
 
 #define SOCKET_NAME    "agent.sock"
 #define LINES_SIZE_MAX (1u << 20)
@@ -120,18 +118,6 @@ static bool paths_is_shared(char ret_folder[PATH_MAX], const char **ret_name)
     return true;
 }
 
-/**
- * Record why the preferred folder was refused: the agent in the folder used instead may not be the
- * one that the user meant.
- */
-static void paths_note_refused(struct paths *paths)
-{
-    const char *named = getenv("RESEAT_SOCKET");
-
-    if ((named && *named) || !folder_runtime_refused(paths->refused))
-        paths->refused[0] = '\0';
-}
-
 int paths_find(struct paths *ret_paths)
 {
     struct paths paths = {.user = geteuid()};
@@ -156,7 +142,10 @@ int paths_find(struct paths *ret_paths)
     else
         error = folder_make_private(wanted, paths.folder, paths.problem);
     error = paths_finish_paths(&paths, beside, error);
-    paths_note_refused(&paths);
+    /* Say why the preferred folder was refused: its agent may be the one that the user meant. */
+    const char *named = getenv("RESEAT_SOCKET");
+    if ((named && *named) || !folder_runtime_refused(paths.refused))
+        paths.refused[0] = '\0';
     *ret_paths = paths;
     return error;
 }

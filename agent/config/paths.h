@@ -63,10 +63,7 @@ MUST_CHECK int paths_lists(const struct paths *paths, char ret[PATH_MAX]);
 /** Compose folder/name. Returns 0 or -ENAMETOOLONG. */
 MUST_CHECK int paths_join(const char *folder, const char *name, char ret[PATH_MAX]);
 
-/**
- * The folder for files that outlive a login ($XDG_STATE_HOME/reseat); it is created. Returns 0 or
- * -errno.
- */
+/** Create and find the folder for lasting files, $XDG_STATE_HOME/reseat. 0 or -errno. */
 MUST_CHECK int paths_state(char ret[PATH_MAX]);
 
 /**
@@ -93,10 +90,7 @@ MUST_CHECK int paths_vendors(const char *library, char ret[PATH_MAX]);
  */
 MUST_CHECK int paths_links(char ret[PATH_MAX]);
 
-/**
- * The socket on which the agent accepts programs whose drivers run in another process. Returns 0 or
- * -ENAMETOOLONG.
- */
+/** The socket for programs whose drivers run in other processes. 0 or -ENAMETOOLONG. */
 MUST_CHECK int paths_isolated(const struct paths *paths, char ret[PATH_MAX]);
 
 /** Files that are built and installed together with the running binary. */

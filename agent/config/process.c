@@ -26,10 +26,7 @@ int process_start_time(pid_t pid, uint64_t *ret_ticks)
         return -ESRCH;
     line[fread(line, 1, sizeof(line) - 1, file)] =
         '\0'; /* The program's name may contain a newline, so read more than one line. */
-    /*
-     * proc(5): the name, in parentheses, may contain any character; the fields after it contain no
-     * parenthesis.
-     */
+    /* proc(5): the name in parentheses may contain any; what follows has no parenthesis. */
     const char *after = strrchr(line, ')');
     if (!after ||
         sscanf(after + 1,

@@ -28,10 +28,7 @@ uint64_t process_address_limit(void);
  */
 MUST_CHECK int lock_take(const char *folder);
 
-/**
- * Find the process that is the agent of @folder, even if it does not answer. Returns 0, or -ESRCH:
- * none is known.
- */
+/** The process that is the agent of @folder, even a silent one. 0, or -ESRCH: unknown. */
 MUST_CHECK int lock_holder(const char *folder, pid_t *ret_pid, uint64_t *ret_start);
 
 #endif

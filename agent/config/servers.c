@@ -1,12 +1,10 @@
 #include "agent/config/servers.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "agent/config/paths.h"
-#include "state/base/files/folder.h"
 #include "state/server/address.h"
 
 static bool servers_may_begin(char byte)
@@ -93,14 +91,6 @@ bool server_name_from(const char *text, char ret_name[SERVER_NAME_MAX])
     return true;
 }
 
-static bool servers_has_name(const struct server_line *lines, size_t count, const char *name)
-{
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(lines[i].name, name) == 0)
-            return true;
-    return false;
-}
-
 struct server_lines {
     struct server_line *lines;
     size_t count;
@@ -113,9 +103,11 @@ static int servers_take(void *data, char *const words[])
     char ignored[ADDRESS_REASON_MAX];
 
     if (all->count == SERVERS_MAX || !server_name_is_valid(words[0]) ||
-        servers_has_name(all->lines, all->count, words[0]) ||
         !server_address_read(words[1], one.address, ignored, sizeof(ignored)))
         return 0;
+    for (size_t i = 0; i < all->count; i++)
+        if (strcmp(all->lines[i].name, words[0]) == 0)
+            return 0;
     strcpy(one.name, words[0]);
     all->lines[all->count++] = one;
     return 0;

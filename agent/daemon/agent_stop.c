@@ -39,9 +39,6 @@ void agent_stop(struct agent *agent)
     metrics_stop(agent);
     if (!agent->passed)
         unlink(agent->paths.socket);
-    /*
-     * Let queued frames be sent before the connections close; the answer to the stop request is
-     * one.
-     */
+    /* Send queued frames first, among them the answer to the stop request. */
     uv_timer_start(&agent->sweep, agent_stop_drop_peers, 50, 0);
 }

@@ -119,10 +119,7 @@ const struct inventory_entry *client_device(struct peer *client, const msgpack_o
     return entry;
 }
 
-/**
- * Find what @name is: @ret_program or @ret_entry is set then. Returns 0, -ENODEV, or -ENOTUNIQ with
- * a line for the operator in @ret_error.
- */
+/** Find @ret_program or @ret_entry. 0, -ENODEV, or -ENOTUNIQ with a line for the operator. */
 static int clients_resolve(struct peer *client, const char *name, struct program **ret_program,
                            size_t *ret_vdev, const struct inventory_entry **ret_entry,
                            char *ret_error, size_t size)
@@ -226,9 +223,7 @@ char *client_environment(const struct peer *client, const msgpack_object *map)
     return text;
 }
 
-/**
- * A listing in progress may be for another environment; the listing for this one then follows it.
- */
+/** A listing in progress may be for another environment; this one's then follows it. */
 void client_await_devices(struct peer *client, struct message *message, const char *environment)
 {
     client->retried = !client->agent->devices.listing;

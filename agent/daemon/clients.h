@@ -33,9 +33,7 @@ struct program *client_program(struct peer *client, const msgpack_object *map, s
  */
 struct program *client_running_program(struct peer *client, const msgpack_object *map,
                                        const char *lacks, size_t *ret_vdev);
-/**
- * True when @program has connected to this agent; otherwise the client was told that it has not.
- */
+/** True when @program is connected to this agent; or else the client was told. */
 bool client_finds_program(struct peer *client, const struct program *program);
 /**
  * Find the device that @field of a request names (@field may be NULL), and its index in the ledger.
@@ -62,14 +60,9 @@ bool client_names_device(struct peer *client, const msgpack_object *map);
  * NULL: no memory.
  */
 char *client_environment(const struct peer *client, const msgpack_object *map);
-/**
- * Start a listing of the devices for @message. Takes @message, which is handled again afterwards.
- */
+/** Start a listing of the devices. Takes @message, which is handled again afterwards. */
 void client_await_devices(struct peer *client, struct message *message, const char *environment);
-/**
- * As client_await_devices(), in the environment that @message contains. Without memory the client
- * is told so.
- */
+/** As client_await_devices(), in the message's environment, or report missing memory. */
 void client_renew_devices(struct peer *client, struct message *message);
 /**
  * Start a listing of the devices, once for each request, where the name in field @key (or one of

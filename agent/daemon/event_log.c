@@ -11,9 +11,6 @@
 #include "state/base/bytes/little_endian.h"
 #include "state/base/bytes/text.h"
 #include "state/base/clock.h"
-#include "state/base/files/access.h"
-#include "state/base/files/file.h"
-#include "state/base/files/owned.h"
 
 /* A record of a file is a frame of the protocol, as it is in memory. */
 #define LENGTH_SIZE  4
@@ -59,33 +56,24 @@ static struct kept_event *event_log_at(const struct event_log *log, size_t index
     return (struct kept_event *)&log->kept[(log->first + index) % EVENTS_MAX];
 }
 
-static void event_log_charge(struct event_log *log, uid_t payer, size_t bytes)
+/** The share of @payer, or the place for one. */
+static struct event_share *event_log_share(struct event_log *log, uid_t payer)
 {
     struct event_share *share = log->shares;
 
     while (share < log->shares + log->share_count && share->payer != payer)
         share++;
-    if (share == log->shares + log->share_count)
-        log->shares[log->share_count++] = (struct event_share){.payer = payer};
-    share->bytes += bytes;
-}
-
-static void event_log_credit(struct event_log *log, uid_t payer, size_t bytes)
-{
-    struct event_share *share = log->shares;
-
-    while (share->payer != payer)
-        share++;
-    share->bytes -= bytes;
-    if (!share->bytes)
-        *share = log->shares[--log->share_count];
+    return share;
 }
 
 static void event_log_remove(struct event_log *log, size_t index)
 {
     struct kept_event *gone = event_log_at(log, index);
+    struct event_share *share = event_log_share(log, gone->payer);
 
-    event_log_credit(log, gone->payer, gone->size);
+    share->bytes -= gone->size;
+    if (!share->bytes)
+        *share = log->shares[--log->share_count];
     log->kept_bytes -= gone->size;
     free(gone->record);
     for (; index > 0; index--)
@@ -112,7 +100,11 @@ static void event_log_forget(struct event_log *log)
 /** Keep an event under its number, or under the next one if that was given. Takes its record. */
 static const struct kept_event *event_log_keep(struct event_log *log, const struct kept_event *one)
 {
-    event_log_charge(log, one->payer, one->size);
+    struct event_share *share = event_log_share(log, one->payer);
+
+    if (share == log->shares + log->share_count)
+        log->shares[log->share_count++] = (struct event_share){.payer = one->payer};
+    share->bytes += one->size;
     while (log->count == EVENTS_MAX || (log->count && log->kept_bytes + one->size > FILE_MAX))
         event_log_forget(log);
     struct kept_event *kept = event_log_at(log, log->count++);
@@ -230,23 +222,17 @@ static int event_log_turn(struct event_log *log)
     return 0;
 }
 
-static int event_log_write(struct event_log *log, const void *record, size_t size)
+static void event_log_write(struct event_log *log, const void *record, size_t size)
 {
+    if (!log->path[0])
+        return;
     int error = log->bytes + (off_t)size > FILE_MAX ? event_log_turn(log) : 0;
-
     if (!error && owned_fd(&log->file) < 0)
         error = event_log_open(log);
     if (!error && !(error = owned_append(&log->file, record, size)))
         log->bytes += (off_t)size;
     else if (owned_fd(&log->file) >= 0 && ftruncate(owned_fd(&log->file), log->bytes))
         owned_close(&log->file); /* Opening it again cuts off the part of the record. */
-    return error;
-}
-
-static void event_log_store(struct event_log *log, const void *record, size_t size)
-{
-    int error = log->path[0] ? event_log_write(log, record, size) : 0;
-
     if (error && !log->failed)
         agent_log("%s: %s; events are lost there until they can be written", log->path,
                   strerror(-error));
@@ -415,7 +401,7 @@ void event_log_add(struct agent *agent, const struct event *wish)
                                                      .payer = event.owned    ? event.uid
                                                               : event.by_pid ? event.by_uid
                                                                              : NOBODY});
-        event_log_store(log, record, size);
+        event_log_write(log, record, size);
         event_log_follow(agent, kept);
     }
     frame_finish(&frame);

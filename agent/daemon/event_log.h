@@ -65,10 +65,7 @@ void event_log_program(struct agent *agent, const struct program *program, const
 void event_log_device(struct agent *agent, const char *device, const char *state,
                       const char *reason);
 
-/**
- * Put "policy_moves", the last 16 moves and resumes of @program by the policy, the newest first,
- * into an open map.
- */
+/** Put "policy_moves" into an open map: @program's last 16 by the policy, newest first. */
 void event_log_put_moves(const struct agent *agent, const struct program *program,
                          struct frame *frame);
 

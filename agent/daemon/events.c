@@ -1,9 +1,7 @@
 #include "agent/daemon/costs/costs.h"
 #include "agent/daemon/event_log.h"
 #include "agent/daemon/messages/messages.h"
-#include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/governor.h"
-#include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/verbs.h"
 
 /* Calls the parts of the agent that react to changes of connections, programs and devices. */

@@ -1,4 +1,3 @@
-#include "agent/daemon/agent.h"
 #include "agent/daemon/operations/governor.h"
 
 #include <errno.h>
@@ -69,10 +68,7 @@ static int isolation_spawn_server(struct agent *agent)
     return error;
 }
 
-/**
- * A connection waits: start the server, which accepts it and later ones, and stop polling the
- * socket.
- */
+/** Start the server, which accepts the waiting connection and later ones; stop polling. */
 static void isolation_somebody_connects(uv_poll_t *poll, int status, int events)
 {
     struct agent *agent = poll->data;

@@ -1,6 +1,6 @@
 #include "agent/daemon/peers.h"
 #include "agent/daemon/event_log.h"
-#include "agent/daemon/operations/grants.h"
+#include "agent/daemon/operations/governor.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -16,9 +16,7 @@
 #define PEERS_MAX  4096
 #define UNSENT_MAX (16u << 20)
 #define SILENT_MS  10000
-/*
- * Limits for each user who is neither root nor the agent's own: connections, and unhandled bytes.
- */
+/* Limits for each user but root and the agent's own: connections, and unhandled bytes. */
 #define PEERS_USER_MAX 512
 #define BYTES_USER_MAX (64u << 20)
 /* Bytes that one connection may hold without counting against its user's limit. */
@@ -87,9 +85,7 @@ static size_t peers_bytes_of(const struct peer *peer)
     return peer->reader.used + uv_stream_get_write_queue_size((const uv_stream_t *)&peer->pipe);
 }
 
-/**
- * False when the agent holds too many bytes for @peer's user, over all of that user's connections.
- */
+/** False when the agent holds too many bytes for all connections of @peer's user. */
 static bool peers_may_keep(const struct peer *peer)
 {
     size_t bytes = 0;
@@ -276,18 +272,6 @@ bool peer_identify(struct peer *peer, int fd)
     return agent_is_shared(peer->agent) || peer_may(peer, RIGHT_AGENT);
 }
 
-/** Root is always accepted. On an agent for all users, no other user may take all connections. */
-static bool peers_has_room(const struct peer *peer)
-{
-    const struct agent *agent = peer->agent;
-    unsigned own = 0;
-
-    for (const struct peer *other = agent->peers; other; other = other->next)
-        own += other->uid == peer->uid;
-    return peer->uid == 0 || (agent->peer_count <= PEERS_MAX &&
-                              (peer_may(peer, RIGHT_AGENT) || own <= PEERS_USER_MAX));
-}
-
 /** Add a peer without a connection, which peer_close() ends. Returns NULL without memory. */
 static struct peer *peers_add(struct agent *agent)
 {
@@ -310,10 +294,18 @@ static struct peer *peers_add(struct agent *agent)
     return peer;
 }
 
+/** Root is always accepted. On an agent for all users, no other user may take all connections. */
 static bool peers_begin(struct peer *peer)
 {
-    return peers_has_room(peer) &&
-           !uv_read_start((uv_stream_t *)&peer->pipe, peers_give_buffer, peers_receive);
+    const struct agent *agent = peer->agent;
+    unsigned own = 0;
+
+    for (const struct peer *other = agent->peers; other; other = other->next)
+        own += other->uid == peer->uid;
+    if (peer->uid != 0 &&
+        (agent->peer_count > PEERS_MAX || (!peer_may(peer, RIGHT_AGENT) && own > PEERS_USER_MAX)))
+        return false;
+    return !uv_read_start((uv_stream_t *)&peer->pipe, peers_give_buffer, peers_receive);
 }
 
 static void peers_connected(uv_stream_t *listener, int status)
@@ -380,9 +372,7 @@ int peers_listen(struct agent *agent)
 
 void peers_sweep(struct agent *agent)
 {
-    struct peer *next;
-
-    for (struct peer *peer = agent->peers; peer; peer = next) {
+    for (struct peer *peer = agent->peers, *next; peer; peer = next) {
         next = peer->next;
         if (peer->role == PEER_UNKNOWN && uv_now(&agent->loop) - peer->since_ms > SILENT_MS)
             peer_close(peer);

@@ -79,13 +79,9 @@ void peer_send(struct peer *peer, struct frame *frame);
 void peer_error(struct peer *peer, const char *code, const char *format, ...) PRINTF(3, 4);
 void peer_close(struct peer *peer);
 
-/**
- * Keep @message until the listing of the devices has ended, then handle it again. Takes @message.
- */
+/** Keep @message, which is taken, until the listing of the devices has ended. */
 void peer_wait_for_devices(struct peer *peer, struct message *message);
-/**
- * A listing of the devices has ended, successfully or not: handle the messages that wait for it.
- */
+/** A listing of the devices has ended or failed: handle the messages that wait for it. */
 void peers_devices_ready(struct agent *agent);
 /** Close connections on which no hello came in time. */
 void peers_sweep(struct agent *agent);

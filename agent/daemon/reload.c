@@ -1,7 +1,5 @@
-
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "agent/daemon/peers.h"
 #include "agent/daemon/power/power.h"

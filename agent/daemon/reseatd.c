@@ -9,9 +9,7 @@
 #include <unistd.h>
 
 #include "agent/config/process.h"
-#include "agent/daemon/agent.h"
 #include "agent/daemon/costs/costs.h"
-#include "agent/daemon/event_log.h"
 #include "agent/daemon/metrics/metrics.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/operation.h"
@@ -76,9 +74,7 @@ static void reseatd_on_hangup(uv_signal_t *handle, int number)
     devices_renew(handle->data);
 }
 
-/**
- * Point standard output and error to the log, and close descriptors that the parent process left.
- */
+/** Point standard output and error to the log, and close inherited descriptors. */
 static int reseatd_redirect(const struct agent *agent)
 {
     char path[PATH_MAX];
@@ -239,12 +235,6 @@ static int reseatd_arguments_init(struct arguments *arguments, int argc)
     return 0;
 }
 
-static void reseatd_arguments_finish(struct arguments *arguments)
-{
-    free(arguments->options);
-    free(arguments->settings);
-}
-
 /** Returns -1 to continue, or the status with which to exit at once. */
 static int reseatd_parse(struct arguments *arguments, int argc, char **argv)
 {
@@ -282,22 +272,12 @@ static int reseatd_parse(struct arguments *arguments, int argc, char **argv)
     return -1;
 }
 
-/** Set the folders that the host's agent and its helpers use, whatever its user's are. */
-static int reseatd_set_folders(void)
+/** Find where the agent is to listen. @ret_passed: as service_take_socket(). */
+static int reseatd_find_paths(bool system, struct paths *ret_paths, int *ret_passed)
 {
     static const char *const folders[][2] = {{"XDG_STATE_HOME", "/var/lib"},
                                              {"XDG_CACHE_HOME", "/var/cache/reseat"},
                                              {"XDG_CONFIG_HOME", "/etc"}};
-
-    for (size_t i = 0; i < ARRAY_SIZE(folders); i++)
-        if (setenv(folders[i][0], folders[i][1], 1))
-            return -errno;
-    return 0;
-}
-
-/** Find where the agent is to listen. @ret_passed: as service_take_socket(). */
-static int reseatd_find_paths(bool system, struct paths *ret_paths, int *ret_passed)
-{
     int error = system ? paths_host(ret_paths) : paths_find(ret_paths);
 
     *ret_passed = 0;
@@ -314,7 +294,10 @@ static int reseatd_find_paths(bool system, struct paths *ret_paths, int *ret_pas
     if (error)
         snprintf(ret_paths->problem, sizeof(ret_paths->problem),
                  "systemd passed another socket than %s", ret_paths->socket);
-    return error ? error : reseatd_set_folders();
+    /* Those that the host's agent and its helpers use, whatever its user's are. */
+    for (size_t i = 0; !error && i < ARRAY_SIZE(folders); i++)
+        error = setenv(folders[i][0], folders[i][1], 1) ? -errno : 0;
+    return error;
 }
 
 static int reseatd_serve(const struct arguments *arguments)
@@ -357,6 +340,7 @@ int main(int argc, char **argv)
     (void)mallopt(M_MMAP_THRESHOLD, LARGE);
     if (status < 0)
         status = reseatd_serve(&arguments);
-    reseatd_arguments_finish(&arguments);
+    free(arguments.options);
+    free(arguments.settings);
     return status;
 }

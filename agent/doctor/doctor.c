@@ -61,37 +61,29 @@ void inspection_say(struct inspection *inspection, const char *mark, const char 
     fprintf(inspection->to, "%s\n", text);
 }
 
-static bool inspection_is_program(const char *path)
+bool inspection_is_file(const char *path)
 {
     struct stat stat_now;
 
     return stat(path, &stat_now) == 0 && S_ISREG(stat_now.st_mode);
 }
 
-int inspection_find(const char *name, char ret[PATH_MAX])
+/** Find a program as execvp() would. Returns 0 or -ENOENT. */
+static int doctor_find(const char *name, char ret[PATH_MAX])
 {
     const char *list = getenv("PATH");
 
     if (strchr(name, '/'))
-        return inspection_is_program(name) && realpath(name, ret) ? 0 : -ENOENT;
+        return inspection_is_file(name) && realpath(name, ret) ? 0 : -ENOENT;
     CLEANUP(cleanup_free) char *copy = strdup(list ? list : "/usr/local/bin:/usr/bin:/bin");
     char *rest = copy;
     for (char *part = copy ? strsep(&rest, ":") : NULL; part; part = strsep(&rest, ":")) {
         char path[PATH_MAX];
-        if (!paths_join(*part ? part : ".", name, path) && inspection_is_program(path) &&
+        if (!paths_join(*part ? part : ".", name, path) && inspection_is_file(path) &&
             access(path, X_OK) == 0 && realpath(path, ret))
             return 0;
     }
     return -ENOENT;
-}
-
-void inspection_finish(struct inspection *inspection)
-{
-    strings_finish(&inspection->programs);
-    strings_finish(&inspection->seen);
-    strings_finish(&inspection->names);
-    strings_finish(&inspection->uses);
-    strings_finish(&inspection->search);
 }
 
 #define DEPTH_MAX 4 /* Longest chain of scripts that interpret each other. */
@@ -149,19 +141,11 @@ static void doctor_check_privilege(struct inspection *inspection, const char *pa
     }
 }
 
-/** Add an ELF file that the command executes, to be examined by linkage_check(). */
-static int doctor_take_program(struct inspection *inspection, const char *path)
-{
-    int error = strings_add(&inspection->programs, path);
-
-    return error ? error : strings_add(&inspection->seen, path);
-}
-
 /** Examine a command and, for a script, its interpreter. Findings go into @inspection. */
 static int doctor_look_at(struct inspection *inspection, const char *program)
 {
     char path[PATH_MAX], next[PATH_MAX];
-    int error = inspection_find(program, path);
+    int error = doctor_find(program, path);
 
     if (error || inspection->depth == DEPTH_MAX)
         return error;
@@ -169,7 +153,8 @@ static int doctor_look_at(struct inspection *inspection, const char *program)
     bool script = !doctor_interpreter(path, next);
     doctor_check_privilege(inspection, path, script);
     if (!script) {
-        error = doctor_take_program(inspection, path);
+        error = strings_add(&inspection->programs, path);
+        error = error ? error : strings_add(&inspection->seen, path);
     } else {
         inspection->machine = true;
         inspection_say(inspection, "ok",
@@ -259,6 +244,10 @@ int doctor_program(char *const *command, const char *library, FILE *to, enum roa
         error = doctor_check_entry_points(&inspection, library);
     if (!error)
         doctor_sum_up(&inspection, command[0], ret_road);
-    inspection_finish(&inspection);
+    strings_finish(&inspection.programs);
+    strings_finish(&inspection.seen);
+    strings_finish(&inspection.names);
+    strings_finish(&inspection.uses);
+    strings_finish(&inspection.search);
     return error;
 }

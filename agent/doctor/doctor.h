@@ -54,15 +54,11 @@ struct inspection {
     struct strings search;   /**< Folders of the rpaths found. */
 };
 
-void inspection_finish(struct inspection *inspection);
-
 /** Write one line. @mark is "ok", "note", "stop" (the program cannot be moved) or "". */
 void inspection_say(struct inspection *inspection, const char *mark, const char *format, ...)
     PRINTF(3, 4);
 
-/** Find a program as execvp() would. Returns 0 or -ENOENT. */
-MUST_CHECK int inspection_find(const char *name, char ret[PATH_MAX]);
-
+bool inspection_is_file(const char *path);
 /** What an ELF file says about its use of OpenCL. */
 struct elf_facts {
     bool elf;              /**< The file is an ELF file. */
@@ -88,15 +84,9 @@ void elf_facts_finish(struct elf_facts *facts);
 /** True when the file name is that of an OpenCL loader ("libOpenCL.so.1"). */
 bool elf_is_loader(const char *library);
 
-/*
- * ELF files: programs, the libraries that they are linked against, and the OpenCL functions that
- * they import.
- */
+/* ELF files: programs, their libraries, and the OpenCL functions that they import. */
 
-/**
- * Examine every file in @inspection->seen and the libraries that it is linked against. Returns 0 or
- * -ENOMEM.
- */
+/** Examine every file in @inspection->seen, and its libraries. Returns 0 or -ENOMEM. */
 MUST_CHECK int linkage_check(struct inspection *inspection);
 
 #endif

@@ -6,7 +6,6 @@
 #include <libelf.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "state/base/cleanup.h"
 
@@ -96,16 +95,6 @@ static int elf_facts_read_symbols(Elf *elf, Elf_Scn *section, const GElf_Shdr *h
     return error;
 }
 
-static void elf_facts_read_text(Elf_Scn *section, struct elf_facts *facts)
-{
-    Elf_Data *data = elf_rawdata(section, NULL);
-
-    if (!data || !data->d_buf)
-        return;
-    facts->opens = facts->opens || memmem(data->d_buf, data->d_size, "libOpenCL", 9);
-    facts->reads = facts->reads || memmem(data->d_buf, data->d_size, "OCL_ICD_VENDORS", 15);
-}
-
 static int elf_facts_read_sections(Elf *elf, const char *origin, struct elf_facts *facts)
 {
     Elf_Scn *section = NULL;
@@ -123,16 +112,17 @@ static int elf_facts_read_sections(Elf *elf, const char *origin, struct elf_fact
                 elf_facts_read_symbols(elf, section, &header, header.sh_type == SHT_DYNSYM, facts);
         } else if (header.sh_type == SHT_PROGBITS && header.sh_flags & SHF_ALLOC &&
                    !(header.sh_flags & SHF_EXECINSTR)) {
-            elf_facts_read_text(section, facts);
+            const Elf_Data *data = elf_rawdata(section, NULL);
+            if (!data || !data->d_buf)
+                continue;
+            facts->opens = facts->opens || memmem(data->d_buf, data->d_size, "libOpenCL", 9);
+            facts->reads = facts->reads || memmem(data->d_buf, data->d_size, "OCL_ICD_VENDORS", 15);
         }
     }
     return error;
 }
 
-/**
- * True when a dynamic linker loads the file. A static-pie program has a dynamic section, but no
- * dynamic linker that would read LD_PRELOAD.
- */
+/** True when a dynamic linker, which reads LD_PRELOAD, loads the file: not a static-pie. */
 static bool elf_facts_has_linker(Elf *elf, const GElf_Ehdr *header, const struct elf_facts *facts)
 {
     size_t count;

@@ -1,34 +1,22 @@
 #include "agent/doctor/doctor.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "agent/config/paths.h"
 #include "state/base/cleanup.h"
 
 #define LINKED_MAX 1024
 
-static bool linkage_is_file(const char *path)
-{
-    struct stat stat_now;
-
-    return stat(path, &stat_now) == 0 && S_ISREG(stat_now.st_mode);
-}
-
 static bool linkage_try_folder(const char *folder, const char *name, char ret[PATH_MAX])
 {
     char path[PATH_MAX];
 
-    return !paths_join(folder, name, path) && linkage_is_file(path) && realpath(path, ret);
+    return !paths_join(folder, name, path) && inspection_is_file(path) && realpath(path, ret);
 }
 
-/**
- * Search approximately as the dynamic linker does: the rpaths found so far, LD_LIBRARY_PATH, and
- * the usual folders.
- */
+/** Search about as the dynamic linker: rpaths so far, LD_LIBRARY_PATH, usual folders. */
 static int linkage_find_library(const struct inspection *inspection, const char *name,
                                 char ret[PATH_MAX])
 {
@@ -103,9 +91,7 @@ static int linkage_take_needed(struct inspection *inspection, const char *path,
     return error;
 }
 
-/**
- * Note a loader that @path's rpath contains: libraries that are opened at run time find it first.
- */
+/** Note a loader in @path's rpath: libraries opened at run time find it first. */
 static void linkage_check_own_loader(struct inspection *inspection, const char *path,
                                      const char *loader)
 {
@@ -122,24 +108,11 @@ static void linkage_check_own_loader(struct inspection *inspection, const char *
     } else {
         inspection_say(
             inspection, "note",
-            "%s brings a loader of its own, %s, which does not read OCL_ICD_VENDORS: what "
-            "opens it at run time does not find reseat; put the system's libOpenCL.so.1 in "
-            "its place",
+            "%s brings a loader of its own, %s, which does not read OCL_ICD_VENDORS: what opens it "
+            "at run time does not find reseat; put the system's libOpenCL.so.1 in its place",
             path, loader);
     }
     elf_facts_finish(&facts);
-}
-
-static int linkage_take_rpath(struct inspection *inspection, const char *path,
-                              const struct elf_facts *facts)
-{
-    for (size_t i = 0; i < facts->rpath.count; i++) {
-        char loader[PATH_MAX];
-        if (linkage_try_folder(facts->rpath.items[i], "libOpenCL.so.1", loader) ||
-            linkage_try_folder(facts->rpath.items[i], "libOpenCL.so", loader))
-            linkage_check_own_loader(inspection, path, loader);
-    }
-    return linkage_merge(&inspection->search, &facts->rpath);
 }
 
 /** Examine one file. @first: it is the program itself, not a library. */
@@ -166,7 +139,13 @@ static int linkage_check_file(struct inspection *inspection, const char *path, b
             "in it is told of reseat; link it dynamically (without -static)",
             path);
     }
-    error = linkage_take_rpath(inspection, path, &facts);
+    for (size_t i = 0; i < facts.rpath.count; i++) {
+        char loader[PATH_MAX];
+        if (linkage_try_folder(facts.rpath.items[i], "libOpenCL.so.1", loader) ||
+            linkage_try_folder(facts.rpath.items[i], "libOpenCL.so", loader))
+            linkage_check_own_loader(inspection, path, loader);
+    }
+    error = linkage_merge(&inspection->search, &facts.rpath);
     error = error ? error : linkage_take_needed(inspection, path, &facts);
     error = error ? error : linkage_merge(&inspection->uses, &facts.uses);
     if (!error && facts.own && !elf_is_loader(path)) {

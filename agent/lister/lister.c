@@ -34,16 +34,6 @@ struct probe {
     size_t size, room;
 };
 
-static void lister_copy_entry(struct inventory_entry *entry, struct device *device)
-{
-    int err = devinfo_query_formats(device->cl, device->platform, device->id, &device->info);
-
-    if (err)
-        log_warn("image formats of %s left out: %s", device->key.device, strerror(-err));
-    entry->key = device->key;
-    entry->info = device->info; /* Borrowed: the process exits without releasing the device. */
-}
-
 /* In the child: send the inventory of one driver. Returns the exit status, which is an errno. */
 static int lister_probe_child(const char *icd, int fd)
 {
@@ -56,8 +46,16 @@ static int lister_probe_child(const char *icd, int fd)
     if (!err && !(inv.entries = calloc(inv.count, sizeof(*inv.entries))))
         err = -ENOMEM;
     if (!err) {
-        for (size_t i = 0; i < inv.count; i++)
-            lister_copy_entry(&inv.entries[i], devices[i]);
+        for (size_t i = 0; i < inv.count; i++) {
+            struct device *device = devices[i];
+            int failed =
+                devinfo_query_formats(device->cl, device->platform, device->id, &device->info);
+            if (failed)
+                log_warn("image formats of %s left out: %s", device->key.device, strerror(-failed));
+            /* Borrowed: the process exits without releasing the device. */
+            inv.entries[i].key = device->key;
+            inv.entries[i].info = device->info;
+        }
         err = inventory_encode(&inv, &data, &size);
     }
     for (size_t sent = 0; !err && sent < size;) {

@@ -28,10 +28,7 @@ struct meter;
  * @ret_meter.
  */
 MUST_CHECK int meter_create(const char *name, struct meter **ret_meter);
-/**
- * Does not block: a thread that hangs in a driver frees the meter when the driver returns. NULL is
- * allowed.
- */
+/** Does not block: a thread that hangs in a driver frees it later. NULL is allowed. */
 void meter_destroy(struct meter *meter);
 
 /**
@@ -82,10 +79,7 @@ struct meter_kind {
 };
 extern const struct meter_kind meter_nvml, meter_rapl, meter_sysfs;
 
-/**
- * Read a number from the file @name in @folder. Returns 0, -ENAMETOOLONG, -EIO (it is no number) or
- * the error of open().
- */
+/** Read a number from a file. Returns 0, -ENAMETOOLONG, -EIO (it is none) or -errno. */
 MUST_CHECK int meter_number(const char *folder, const char *name, uint64_t *ret_number);
 /** @variable, which tests set to another root, or @root. */
 const char *meter_root(const char *variable, const char *root);
@@ -98,10 +92,7 @@ struct meter_total {
 };
 /** A reading that implies more power than this is rejected as wrong. */
 #define METER_MOST_MW 100000000u
-/**
- * Add a reading of a counter. If the counter was reset or leapt, at_ns becomes 0 until the next
- * reading.
- */
+/** Add a reading of a counter. After a reset or leap, at_ns is 0 until the next reading. */
 void meter_total_add(struct meter_total *total, uint64_t value, uint64_t most, uint64_t now_ns);
 /** Add a reading of power. Energy is the mean of two readings times the time between them. */
 void meter_power_add(struct meter_total *total, uint64_t mw, uint64_t now_ns);

@@ -9,9 +9,7 @@
 
 /** Create a JSON string from a text that is not ours, made safe. Returns NULL without memory. */
 json_t *json_text(const char *bytes, size_t size);
-/**
- * Convert a message to JSON, without its type, its texts made safe. Returns NULL without memory.
- */
+/** A message as JSON, without its type, its texts made safe. NULL: no memory. */
 json_t *json_message(const struct message *message);
 
 #endif

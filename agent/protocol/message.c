@@ -7,7 +7,6 @@
 
 #include "agent/protocol/request.h"
 #include "state/base/bytes/text.h"
-#include "state/driver/device_key.h"
 
 const char *const request_verbs[REQUEST_VERBS] = {
     [REQUEST_MOVE] = MSG_MOVE,

@@ -257,10 +257,7 @@ static bool protocol_is_wanted(const struct frame_fields *fields, const struct f
     return next.wanted != 0;
 }
 
-/**
- * Count the value that follows, and write its key. False: neither it nor its value is to be
- * written.
- */
+/** Count the next value and write its key. False: neither of them is to be written. */
 static bool protocol_put_key(struct frame *frame, const char *key)
 {
     if (frame->skipped)

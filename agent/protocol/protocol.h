@@ -47,10 +47,7 @@
 /** Most "powers" of kernels, on all devices of a program, in a MSG_COSTS to it. */
 #define PROTOCOL_POWERS_MAX 512
 
-/*
- * Types of frames, as their "type" says. messages.txt has what is in most of them, and doc/wire.md
- * what they are for.
- */
+/* Types of frames: messages.txt has their fields, doc/wire.md their purpose. */
 #define MSG_HELLO   "hello"   /**< peer: role "program" or "client", version, who it is. */
 #define MSG_WELCOME "welcome" /**< agent: version, and to a program its id and device. */
 #define MSG_STATUS  "status"  /**< program: how it is. */

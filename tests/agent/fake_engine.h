@@ -9,11 +9,11 @@
  *
  *   FAKE_SEEKS=1           its device is lost at once, and it waits for another one that the agent
  *                          finds; where no agent does, it goes to "its own choice"
- *   FAKE_MOVE=WORD[:MILLISECONDS]   done, fail, fail1 (only virtual device 1), failtwo (only
- * what goes to the device "Fake two"), refuse, strand (only a
- * resume fails), slow (until canceled or the deadline), adjusted (until bandwidth and downtime were
- * changed), late (slow, with all copied), die (the process ends in the middle); how
- * long a move takes
+ *   FAKE_MOVE=WORD[:MILLISECONDS]   what becomes of a move, and how long it takes: done, fail,
+ *                          fail1 (only virtual device 1), failtwo (only what goes to the device
+ *                          "Fake two"), refuse, strand (only a resume fails), slow (until canceled
+ *                          or the deadline), adjusted (until bandwidth and downtime were changed),
+ *                          late (slow, with all copied), die (the process ends in the middle)
  */
 
 /** The program has begun to use OpenCL on these devices, one a virtual device. */

@@ -11,7 +11,6 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
-#include <stdint.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -67,6 +66,12 @@ void harness_write(const char *path, const char *text)
     cr_assert(file, "%s", path);
     fputs(text, file);
     fclose(file);
+}
+
+void harness_configure(const char *text)
+{
+    harness_write(harness_path("reseat.conf"), text);
+    setenv("RESEAT_CONFIG", harness_path("reseat.conf"), 1);
 }
 
 void harness_init(void)
@@ -270,9 +275,15 @@ pid_t harness_spawn(const char *program, ...)
     return pid;
 }
 
-struct result *harness_says(struct result *result, int status, const char *text)
+struct result *harness_ends(struct result *result, int status)
 {
     cr_assert_eq(result->status, status, "%s%s", result->out, result->err);
+    return result;
+}
+
+struct result *harness_says(struct result *result, int status, const char *text)
+{
+    (void)harness_ends(result, status);
     cr_assert(strstr(status ? result->err : result->out, text), "not \"%s\": %s%s", text,
               result->out, result->err);
     return result;
@@ -287,9 +298,8 @@ bool harness_state(const char *name, const char *state, unsigned ms)
         size_t i;
         json_array_foreach(json_object_get(object, "apps"), i, app)
         {
-            const char *is = json_string_value(json_object_get(app, "name"));
-            const char *does = json_string_value(json_object_get(app, "state"));
-            found = found || (is && does && !strcmp(is, name) && !strcmp(does, state));
+            found = found || (strcmp(harness_text(app, "name"), name) == 0 &&
+                              strcmp(harness_text(app, "state"), state) == 0);
         }
         json_decref(object);
         if (found)
@@ -406,6 +416,31 @@ json_t *harness_json(const struct result *result, const char *command)
     cr_assert_eq(result->status != 0, json_object_get(object, "error") != NULL, "%s", result->out);
     cr_assert_str_eq(result->err, "");
     return object;
+}
+
+const char *harness_text(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+
+    return text ? text : "(none)";
+}
+
+json_int_t harness_number(const json_t *object, const char *key)
+{
+    return json_integer_value(json_object_get(object, key));
+}
+
+json_t *harness_find(const json_t *object, const char *list, const char *key, const char *text)
+{
+    json_t *one;
+    size_t i;
+
+    json_array_foreach(json_object_get(object, list), i, one)
+    {
+        if (strcmp(harness_text(one, key), text) == 0)
+            return one;
+    }
+    return NULL;
 }
 
 const char *harness_error(const json_t *object)

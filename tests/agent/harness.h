@@ -30,11 +30,15 @@ const char *harness_folder(void);
 const char *harness_path(const char *name);
 /** Write a file. */
 void harness_write(const char *path, const char *text);
+/** Have the agents and commands that start from now on read this configuration. */
+void harness_configure(const char *text);
 
 /** Run a command to its end. Arguments end with NULL. */
 struct result *harness_run(const char *program, ...) __attribute__((sentinel));
 /** `reseat` with these arguments. */
 #define RESEAT(...) harness_run(harness_reseat(), __VA_ARGS__, (char *)NULL)
+/** @result, which ended with @status. */
+struct result *harness_ends(struct result *result, int status);
 /** @result, which ended with @status, and printed @text: to stdout if that is 0, else to stderr. */
 struct result *harness_says(struct result *result, int status, const char *text);
 /** Start one in the background, its output dropped. harness_finish() kills it if it runs still. */
@@ -57,6 +61,11 @@ json_t *harness_parse(const char *text);
 /** What `reseat @command --json` printed, until the test's end: fails unless it is as every
  * command's is (version, command, status, an error where there is one). */
 json_t *harness_json(const struct result *result, const char *command);
+/** A text or a number of an object; "(none)" or 0 where it has none of that key. */
+const char *harness_text(const json_t *object, const char *key);
+json_int_t harness_number(const json_t *object, const char *key);
+/** The element of the list @list of @object whose @key is @text; NULL: there is none. */
+json_t *harness_find(const json_t *object, const char *list, const char *key, const char *text);
 /** The code of the error that @object, of that, has; NULL where it has none. */
 const char *harness_error(const json_t *object);
 

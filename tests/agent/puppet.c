@@ -1,12 +1,10 @@
 #include "tests/agent/puppet.h"
 
 #include "tests/support/cases.h"
-#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "policy/decide.h"
@@ -646,7 +644,5 @@ void puppets_for(unsigned ms)
 
 void puppets_limit(const char *what, const char *memory)
 {
-    struct result *result = PUPPETS_RESEAT("limit", what, memory ? "--memory" : "--off", memory);
-
-    cr_assert_eq(result->status, 0, "%s", result->err);
+    harness_ends(PUPPETS_RESEAT("limit", what, memory ? "--memory" : "--off", memory), 0);
 }

@@ -126,25 +126,11 @@ bool puppet_allocate(struct puppet *puppet, uint64_t bytes, unsigned ms)
     return true;
 }
 
-static json_t *entry_of(json_t *object, const char *list, const char *name)
-{
-    json_t *one;
-    size_t i;
-
-    json_array_foreach(json_object_get(object, list), i, one)
-    {
-        const char *is = json_string_value(json_object_get(one, "name"));
-        if (is && strcmp(is, name) == 0)
-            return one;
-    }
-    return NULL;
-}
-
 static uint64_t number_of(const char *command, const char *list, const char *name,
                           const char *field)
 {
     json_t *object = json_loads(PUPPETS_RESEAT(command, "--json")->out, 0, NULL);
-    json_t *value = json_object_get(entry_of(object, list, name), field);
+    json_t *value = json_object_get(harness_find(object, list, "name", name), field);
     uint64_t number = json_is_integer(value)   ? (uint64_t)json_integer_value(value)
                       : json_is_boolean(value) ? json_is_true(value)
                                                : UINT64_MAX;
@@ -182,9 +168,7 @@ bool state_comes_to(const char *app, const char *state, unsigned ms)
 
     do {
         json_t *object = json_loads(PUPPETS_RESEAT("ps", "--json")->out, 0, NULL);
-        const char *says =
-            json_string_value(json_object_get(entry_of(object, "apps", app), "state"));
-        is = says && strcmp(says, state) == 0;
+        is = strcmp(harness_text(harness_find(object, "apps", "name", app), "state"), state) == 0;
         json_decref(object);
         puppets_for(5);
     } while (!is && clock_now_ms() < until);

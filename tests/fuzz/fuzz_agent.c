@@ -8,7 +8,6 @@
 
 #include "agent/daemon/devices/device_list.h"
 #include "agent/daemon/operations/governor.h"
-#include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/operation.h"
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"

@@ -68,12 +68,10 @@ static void same(const struct config *a, const struct config *b)
         config_value_text(&settings_table[i], &b->policy, of_b);
         EXPECT(strcmp(of_a, of_b) == 0);
     }
-    EXPECT(a->device_count == b->device_count && a->program_count == b->program_count &&
-           a->server_count == b->server_count && a->user_count == b->user_count);
-    same_entries(&config_list_devices, a->devices, b->devices, a->device_count);
-    same_entries(&config_list_programs, a->programs, b->programs, a->program_count);
-    same_entries(&config_list_servers, a->servers, b->servers, a->server_count);
-    same_entries(&config_list_users, a->users, b->users, a->user_count);
+    for (unsigned i = 0; i < CONFIG_LISTS; i++) {
+        EXPECT(a->lists[i].count == b->lists[i].count);
+        same_entries(&config_lists[i], a->lists[i].entries, b->lists[i].entries, a->lists[i].count);
+    }
 }
 
 static void try_lookups(const struct config *config)

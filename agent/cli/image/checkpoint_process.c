@@ -27,7 +27,7 @@ struct making {
     struct process_files files;
     struct parked parked;
     int process; /**< A pidfd, since a pid may be reused; -1: none. */
-    int guard;   /**< The connection to the guard (checkpoint_process_guard()), or -1. */
+    int guard;   /**< The connection to the guard (checkpoint_process_guard_begin()), or -1. */
     char name[SAY_PROGRAM_MAX];
     bool in_session; /**< It is in another process's session: CRIU needs --shell-job. */
     bool ran;        /**< It was not suspended before. */
@@ -169,21 +169,6 @@ static int checkpoint_process_take_parked(struct making *m, const json_t *report
 }
 
 /**
- * Wait for one byte on @from: nobody has to continue the program. The end of the file means that
- * this command was killed and that CRIU, which stops the program when it ends, has ended too.
- */
-static void checkpoint_process_guard(int process, int from)
-{
-    char over;
-    ssize_t count;
-
-    while ((count = read(from, &over, 1)) < 0 && errno == EINTR)
-        ;
-    if (count <= 0)
-        (void)pidfd_send_signal(process, SIGCONT, NULL, 0);
-}
-
-/**
  * Start a process that continues the program where this command is killed while CRIU leaves the
  * program stopped. It has no other descriptor of ours, so that others notice our end.
  *
@@ -201,8 +186,15 @@ static int checkpoint_process_guard_begin(struct making *m)
         (void)setsid();
         if (dup2(m->process, STDIN_FILENO) == STDIN_FILENO &&
             dup2(ends[0], STDOUT_FILENO) == STDOUT_FILENO) {
+            ssize_t count;
+            char over;
             closefrom(STDERR_FILENO);
-            checkpoint_process_guard(STDIN_FILENO, STDOUT_FILENO);
+            while ((count = read(STDOUT_FILENO, &over, 1)) < 0 && errno == EINTR)
+                ;
+            /* The end of the file: this command was killed, and CRIU, which stops the program when
+             * it ends, has ended too. A byte: nobody has to continue the program. */
+            if (count <= 0)
+                (void)pidfd_send_signal(STDIN_FILENO, SIGCONT, NULL, 0);
         }
         _exit(0);
     }
@@ -212,16 +204,6 @@ static int checkpoint_process_guard_begin(struct making *m)
     if (error)
         close(ends[1]);
     return error;
-}
-
-static void checkpoint_process_guard_end(struct making *m)
-{
-    if (m->guard < 0)
-        return;
-    (void)!send(m->guard, "", 1, MSG_NOSIGNAL);
-    close(m->guard);
-    while (wait(NULL) < 0 && errno == EINTR)
-        ;
 }
 
 static int checkpoint_process_dump(struct making *m)
@@ -340,7 +322,12 @@ int checkpoint_process(const struct output *output, const struct process_wish *w
     json_t *report = NULL;
     int status = checkpoint_process_make(&m, &report);
 
-    checkpoint_process_guard_end(&m);
+    if (m.guard >= 0) {
+        (void)!send(m.guard, "", 1, MSG_NOSIGNAL);
+        close(m.guard);
+        while (wait(NULL) < 0 && errno == EINTR)
+            ;
+    }
     process_files_end(&m.files);
     image_folder_close(m.folder);
     if (m.process >= 0)

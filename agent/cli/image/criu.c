@@ -4,8 +4,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,10 +126,7 @@ int criu_find(const char *word, char ret_path[PATH_MAX])
     return -ENOENT;
 }
 
-/**
- * Find the first error that names a cause: later ones follow from it. Where there is none, take the
- * last line.
- */
+/** The first error that names a cause, as others follow from it; else the last line. */
 static void criu_find_problem(const char *log, char ret_problem[CRIU_PROBLEM_MAX])
 {
     CLEANUP(cleanup_fclose) FILE *file = fopen(log, "re");

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/protocol/protocol.h"
 #include "state/base/cleanup.h"
 
 int images_name_folder(const struct output *output, const char *word, char ret_path[PATH_MAX])
@@ -118,97 +117,7 @@ int images_find(const struct images *images, const char *name,
     return -ENOENT;
 }
 
-/** True if both are of one program: with the same lease, where both have one, as names repeat. */
-static bool images_is_same(const struct image_summary *one, const struct image_summary *other)
-{
-    const struct image_record *lease = image_manifest_find(&one->manifest, IMAGE_LEASE);
-    const struct image_record *has = image_manifest_find(&other->manifest, IMAGE_LEASE);
-
-    return strcmp(one->about->program, other->about->program) == 0 &&
-           (!lease || !has || strcmp(lease->lease->id, has->lease->id) == 0);
-}
-
-/** The number of @summaries after @index that are of the same program. */
-static uint64_t images_later_ones(const struct image_summary *summaries, size_t count, size_t index)
-{
-    uint64_t later = 0;
-
-    for (size_t i = index + 1; i < count; i++)
-        later += !summaries[i].damaged && images_is_same(&summaries[i], &summaries[index]);
-    return later;
-}
-
-static bool images_is_chosen(const struct images_prune *prune,
-                             const struct image_summary *summaries, size_t count, size_t index)
-{
-    const struct image_summary *summary = &summaries[index];
-
-    if (summary->damaged)
-        return prune->damaged;
-    return prune->limited &&
-           (!prune->program || strcmp(prune->program, summary->about->program) == 0) &&
-           images_later_ones(summaries, count, index) >= prune->keep;
-}
-
-static void images_remove_one(const struct output *output, const struct images *images,
-                              const char *name, struct images_prune *prune)
-{
-    int error = image_folder_remove(images->folder, name);
-
-    if (!error) {
-        prune->count++;
-        if (prune->removed)
-            json_array_append_new(prune->removed, json_string(name));
-    } else {
-        output_note(output, "%s stays: %s", name,
-                    error == -EBUSY ? "a program is suspended to it" : strerror(-error));
-    }
-}
-
-int images_prune(const struct output *output, const struct images *images,
-                 struct images_prune *prune)
-{
-    size_t count = images->names.count;
-    char problem[IMAGE_PROBLEM_MAX];
-    struct image_summary *CLEANUP(cleanup_free) summaries = calloc(count + 1, sizeof(*summaries));
-
-    if (!summaries)
-        return output_fail(output, ERR_FAILED, "there is not enough memory");
-    for (size_t i = 0; i < count; i++)
-        image_summarize(images, images->names.names[i], &summaries[i]);
-    for (size_t i = 0; i < count; i++)
-        if (images_is_chosen(prune, summaries, count, i))
-            images_remove_one(output, images, images->names.names[i], prune);
-    for (size_t i = 0; i < count; i++)
-        image_summary_finish(&summaries[i]);
-    int error = image_folder_sweep(images->folder, &prune->swept, problem);
-    if (error)
-        return output_fail(output, ERR_FAILED, "%s: %s", images->folder->path, strerror(-error));
-    /* The sweep also counts the images that were removed above. */
-    prune->swept.images -= prune->swept.images < prune->count ? prune->swept.images : prune->count;
-    if (*problem)
-        output_note(output, "%s", problem);
-    return 0;
-}
-
 /* ---- the image with which a new process starts ---- */
-
-static const char *images_last_part(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
-/** If the last part of @path is a valid name of an image, cut it off and return it in @ret_name. */
-static void images_split_command(char path[PATH_MAX], char ret_name[IMAGE_NAME_MAX])
-{
-    char *slash = strrchr(path, '/');
-
-    if (!slash || slash == path || !image_name_is_valid(slash + 1))
-        return;
-    snprintf(ret_name, IMAGE_NAME_MAX, "%s", slash + 1);
-    *slash = '\0';
-}
 
 /** The last image of this program; images of others are noted. */
 struct images_search {
@@ -270,11 +179,16 @@ int images_find_start(const struct output *output, const char *word, const char 
 
     if (status)
         return status;
-    images_split_command(path, name);
+    char *slash = strrchr(path, '/');
+    if (slash && slash != path && image_name_is_valid(slash + 1)) {
+        snprintf(name, sizeof(name), "%s", slash + 1);
+        *slash = '\0';
+    }
     status = images_open(output, path, IMAGE_TO_READ, &images);
     if (status)
         return status;
-    status = images_choose_image(output, &images, images_last_part(program), name);
+    const char *last = strrchr(program, '/');
+    status = images_choose_image(output, &images, last ? last + 1 : program, name);
     int length = snprintf(ret_path, PATH_MAX, "%s/%s", images.folder->path, name);
     if (!status && length >= PATH_MAX)
         status = output_fail(output, ERR_FAILED, "%s: the path is too long", word);

@@ -53,26 +53,6 @@ int images_find(const struct images *images, const char *name,
                 bool (*fits)(const struct image_summary *summary, const void *data),
                 const void *data, struct image_summary *ret_summary, const char **ret_name);
 
-/** Which images to remove, and which were removed. */
-struct images_prune {
-    bool limited;        /**< All but the last `keep` of each program, */
-    uint64_t keep;       /**< or of the one that `program` names. */
-    const char *program; /**< NULL: every program. */
-    bool damaged;        /**< Images with a damaged manifest. */
-
-    json_t *removed; /**< Gets the images' names. Borrowed; may be NULL. */
-    size_t count;
-    struct image_swept swept;
-};
-/**
- * Remove these images, and the chunks that no image needs. Prints which images could not be
- * removed. Returns an exit status.
- *
- * @images  Opened so that they may be swept.
- */
-int images_prune(const struct output *output, const struct images *images,
-                 struct images_prune *prune);
-
 /**
  * Find the image with which a new process of @program starts.
  *

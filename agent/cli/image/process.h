@@ -39,10 +39,7 @@ struct criu_call {
     void (*tick)(void *data); /**< Called several times a second; may be NULL. */
     void *data;
 };
-/**
- * Run CRIU and wait until it ends. Returns 0, -EIO (CRIU failed) or -errno; the problem is written
- * on failure only.
- */
+/** Run CRIU to its end. Returns 0, -EIO (it failed) or -errno, both with the problem. */
 MUST_CHECK int criu_run(const struct criu_call *call, char ret_problem[CRIU_PROBLEM_MAX]);
 
 /* The command's side of agent/protocol/park.h. */
@@ -58,10 +55,7 @@ struct parked {
  * program continued by itself) or -errno.
  */
 MUST_CHECK int park_await(const struct parked *parked);
-/**
- * Show the parked program @data that this command still runs. Without this, the program continues
- * by itself after PARK_SILENCE_MS.
- */
+/** Show the parked program @data that this command runs; else it continues by itself. */
 void park_beat(void *data);
 /**
  * Tell the program to continue.

@@ -12,7 +12,6 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "agent/config/paths.h"
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
 #include "state/image/image_read.h"
@@ -255,10 +254,9 @@ int process_image_write(struct image_folder *folder, const struct process_files 
 
 const struct image_process *process_image_process(const struct image_manifest *manifest)
 {
-    for (size_t i = 0; i < manifest->count; i++)
-        if (manifest->records[i].kind == IMAGE_PROCESS)
-            return manifest->records[i].process;
-    return NULL;
+    const struct image_record *record = image_manifest_find(manifest, IMAGE_PROCESS);
+
+    return record ? record->process : NULL;
 }
 
 /** Create and map a file of @size bytes. -EEXIST: the image names two files the same. */

@@ -8,7 +8,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/config/paths.h"
 #include "state/base/array.h"
 #include "state/base/bytes/text.h"
 #include "state/base/cleanup.h"
@@ -38,10 +37,7 @@ bool lost_is_same(const struct lost *one, const struct lost *other)
            strcmp(one->summary.about->host, other->summary.about->host) == 0;
 }
 
-/**
- * Add the program of an image. Images must be added newest first. @lost becomes owned by the list,
- * or is finished here.
- */
+/** Add the program of an image, newest images first. The list owns @lost, or it is finished. */
 static int losses_add(struct losses *losses, struct lost *lost)
 {
     for (size_t i = 0; i < losses->count; i++) {
@@ -63,25 +59,6 @@ static int losses_add(struct losses *losses, struct lost *lost)
     }
     losses->lost[losses->count++] = *lost;
     return 0;
-}
-
-/** True if @host wrote the image, or holds the lease now. */
-static bool lost_was_on(const struct lost *lost, const char *host)
-{
-    return strcmp(lost->summary.about->host, host) == 0 ||
-           strcmp(lost->seen.lease.holder.host, host) == 0;
-}
-
-void losses_keep_of(struct losses *losses, const char *host)
-{
-    size_t kept = 0;
-
-    for (size_t i = 0; i < losses->count; i++)
-        if (lost_was_on(&losses->lost[i], host))
-            losses->lost[kept++] = losses->lost[i];
-        else
-            image_summary_finish(&losses->lost[i].summary);
-    losses->count = kept;
 }
 
 /** The options of `reseat run`, a line each, that the program was started with; NULL: unknown. */
@@ -109,19 +86,6 @@ static int lost_compare(const void *one, const void *other)
                                       : strcmp(a->image, b->image);
 }
 
-static void losses_order(struct losses *losses)
-{
-    static const char option[] = "--priority=";
-
-    for (size_t i = 0; i < losses->count; i++) {
-        const char *options = lost_options(&losses->lost[i]);
-        const char *at = options ? strstr(options, option) : NULL;
-        losses->lost[i].priority = at ? strtol(at + strlen(option), NULL, 10) : 0;
-    }
-    if (losses->count)
-        qsort(losses->lost, losses->count, sizeof(*losses->lost), lost_compare);
-}
-
 void losses_finish(struct losses *losses)
 {
     for (size_t i = 0; i < losses->count; i++)
@@ -133,6 +97,7 @@ void losses_finish(struct losses *losses)
 
 int losses_collect(struct losses *losses, const struct images *images)
 {
+    static const char option[] = "--priority=";
     int error = 0;
 
     memcpy(losses->path, images->folder->path, sizeof(losses->path));
@@ -148,7 +113,13 @@ int losses_collect(struct losses *losses, const struct images *images)
         lost.by = by ? by->lease : NULL;
         error = losses_add(losses, &lost);
     }
-    losses_order(losses);
+    for (size_t i = 0; i < losses->count; i++) {
+        const char *options = lost_options(&losses->lost[i]);
+        const char *at = options ? strstr(options, option) : NULL;
+        losses->lost[i].priority = at ? strtol(at + strlen(option), NULL, 10) : 0;
+    }
+    if (losses->count)
+        qsort(losses->lost, losses->count, sizeof(*losses->lost), lost_compare);
     return error ? output_fail(losses->output, ERR_FAILED, "there is not enough memory") : 0;
 }
 
@@ -170,10 +141,7 @@ bool lost_is_silent(const struct losses *losses, const struct lease_sight *sight
     return clock_now_ns() - losses->well_ns > ns && lease_is_silent(sight, ns + more_ns);
 }
 
-/**
- * How much longer --watch waits after a start that failed: each time twice as long, and longest on
- * the host that made it.
- */
+/** How long --watch waits after a failed start: doubled each time, longest on that host. */
 static uint64_t lost_delay(const struct losses *losses, const struct lost *lost)
 {
     uint64_t takes = lost_takes(lost), ns = lost->seen.lease.holder.lease_ms * NS_PER_MS;
@@ -317,24 +285,13 @@ static void lost_execute(const struct losses *losses, const struct lost *lost,
             words[used++] = keep;
     }
     words[used++] = "--";
-    /*
-     * Use the name that the program was called by; if that does not exist here, its executable's
-     * path.
-     */
+    /* Use the program's name; if it does not exist here, its executable's path. */
     bool found = !strchr(arguments[0], '/') || access(arguments[0], X_OK) == 0;
     words[used++] = found && arguments[0][0] ? arguments[0] : path;
     memcpy(words + used, arguments + 1, (count - 1) * sizeof(*words));
     setenv("RESEAT_RIGHT", by, 1);
     execv(reseat, words);
     output_note(losses->output, "%s: %s", reseat, strerror(errno));
-}
-
-static void lost_end(pid_t pid)
-{
-    kill(-pid, SIGKILL);
-    kill(pid, SIGKILL);
-    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-        ;
 }
 
 /** Wait until the program has taken over the lease. From then on the process is on its own. */
@@ -364,7 +321,10 @@ static void lost_await(const struct losses *losses, struct lost *lost, struct le
             return;
         }
         if (over || clock_now_ns() >= until) {
-            lost_end(pid);
+            kill(-pid, SIGKILL);
+            kill(pid, SIGKILL);
+            while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+                ;
             lost_conclude(lost, over ? ELSEWHERE : CANNOT,
                           over ? "another reseat recover is starting it"
                                : "it did not read its progress in time and was ended");

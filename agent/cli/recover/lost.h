@@ -52,8 +52,6 @@ struct losses {
  */
 MUST_CHECK int losses_collect(struct losses *losses, const struct images *images);
 void losses_finish(struct losses *losses);
-/** Forget all programs but those of that host. */
-void losses_keep_of(struct losses *losses, const char *host);
 
 void lost_conclude(struct lost *lost, enum outcome outcome, const char *reason);
 /** True if both are of one program. */

@@ -26,21 +26,15 @@ struct watch {
     char problem[IMAGE_PROBLEM_MAX]; /**< What was last said to be wrong with the folder. */
 };
 
-static bool watch_names_are_same(const struct file_names *one, const struct file_names *other)
-{
-    bool same = one->count == other->count;
-
-    for (size_t i = 0; i < one->count && same; i++)
-        same = strcmp(one->names[i], other->names[i]) == 0;
-    return same;
-}
-
 /** Read images that are new, and keep what is known of their programs. */
 static int watch_collect(struct watch *watch, struct images *images)
 {
     struct losses *losses = &watch->losses, old = *losses;
+    bool same = watch->names.count == images->names.count;
 
-    if (watch_names_are_same(&watch->names, &images->names))
+    for (size_t i = 0; same && i < images->names.count; i++)
+        same = strcmp(watch->names.names[i], images->names.names[i]) == 0;
+    if (same)
         return 0;
     losses->lost = NULL;
     losses->count = 0;

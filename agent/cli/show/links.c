@@ -9,10 +9,8 @@
 #include <unistd.h>
 
 #include "agent/cli/launch.h"
-#include "agent/config/paths.h"
 #include "state/driver/cost.h"
 #include "state/driver/device_key.h"
-#include "state/driver/inventory.h"
 #include "state/driver/links.h"
 
 static const uint64_t sizes[] = {1ull << 20, 64ull << 20, 1ull << 30};
@@ -63,13 +61,6 @@ static void links_measure(const struct output *output, struct link *link, uint64
 }
 
 /* ---- stored measurements ---- */
-
-static unsigned links_cores(void)
-{
-    cpu_set_t set;
-
-    return sched_getaffinity(0, sizeof(set), &set) == 0 ? (unsigned)CPU_COUNT(&set) : 1;
-}
 
 static int links_know(const struct output *output, const struct inventory *inventory,
                       uint64_t limit_ms, struct links_known *ret_known)
@@ -128,11 +119,13 @@ static bool links_has_link(const struct link *link)
 static json_t *links_json_way(const struct links_known *known, const struct link *from,
                               const struct link *to, uint64_t size)
 {
+    cpu_set_t set;
+    unsigned cores = sched_getaffinity(0, sizeof(set), &set) == 0 ? (unsigned)CPU_COUNT(&set) : 1;
     const struct cost_way way = {.from = from ? &from->figures : NULL,
                                  .to = to ? &to->figures : NULL,
                                  .host = &known->host,
                                  .total = size,
-                                 .cores = links_cores(),
+                                 .cores = cores,
                                  .link = links_has_link(from) || links_has_link(to)};
     struct cost_choice choice;
 
@@ -164,9 +157,10 @@ static json_t *links_json_ways(const struct links_known *known)
 
 /* ---- as text ---- */
 
-static int links_print_links(const json_t *links)
+static int links_print_text(const struct output *output, const struct links_known *known,
+                            const json_t *object)
 {
-    static const struct table_column columns[] = {
+    static const struct table_column link_columns[] = {
         {"NAME", "{name}"},
         {"DEVICE", "{device}", TABLE_WRAP},
         {"READ GB/s", "{read.bytes_per_s:gb}", TABLE_RIGHT},
@@ -177,13 +171,7 @@ static int links_print_links(const json_t *links)
         {"MEASURED", "{measured_ms:date}"},
         {NULL},
     };
-
-    return table_print_list(links, columns);
-}
-
-static int links_print_ways(const json_t *ways)
-{
-    static const struct table_column columns[] = {
+    static const struct table_column way_columns[] = {
         {"FROM", "{from}[{!from}host memory]"},
         {"TO", "{to}[{!to}host memory]"},
         {"SIZE", "{bytes}", TABLE_RIGHT},
@@ -193,20 +181,13 @@ static int links_print_ways(const json_t *ways)
         {"PREDICTED", "{predicted_ns}", TABLE_RIGHT},
         {NULL},
     };
-
-    return table_print_list(ways, columns);
-}
-
-static int links_print_text(const struct output *output, const struct links_known *known,
-                            const json_t *object)
-{
     struct words missing = {0};
     const json_t *ways = json_object_get(object, "ways");
+    int status = table_print_list(json_object_get(object, "links"), link_columns);
 
-    int status = links_print_links(json_object_get(object, "links"));
     if (!status && json_array_size(ways)) {
         putchar('\n');
-        status = links_print_ways(ways);
+        status = table_print_list(ways, way_columns);
     }
     for (size_t i = 0; i < known->count; i++) {
         const struct link *link = &known->links[i];

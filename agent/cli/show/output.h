@@ -64,10 +64,7 @@ int output_result(const struct output *output, const json_t *answer, const char 
                   const char *message);
 /** Print a result as JSON or as one line, a template for words_say(). Returns an exit status. */
 int output_say(const struct output *output, const json_t *answer, const char *template);
-/**
- * As output_result(), but without JSON the list @key of @answer is printed as a table, and the
- * error only determines the exit status.
- */
+/** As output_result(), but as text print @key as a table, and of errors only the status. */
 int output_list(const struct output *output, const json_t *answer, const char *key,
                 const struct table_column *columns, const char *code, const char *message);
 /**

@@ -1,7 +1,6 @@
 #include "agent/cli/show/pane.h"
 
 #include <curses.h>
-#include <limits.h>
 #include <string.h>
 
 #include "state/base/bytes/text.h"
@@ -37,15 +36,6 @@ void pane_lay_out(struct pane *pane)
         if (!strcmp(member_text(json_array_get(lines.entries, i), pane->key), pane->selected))
             at = i;
     pane_select(pane, at);
-}
-
-static void pane_move(struct pane *pane, long lines)
-{
-    size_t back = (size_t)-lines;
-
-    pane_select(pane, lines >= 0         ? pane->at + (size_t)lines
-                      : back <= pane->at ? pane->at - back
-                                         : 0);
 }
 
 void pane_sort(struct pane *pane, int step)
@@ -89,7 +79,11 @@ bool pane_scroll(struct pane *pane, int key)
 
     for (size_t i = 0; i < ARRAY_SIZE(ways); i++) {
         if (key == ways[i].key || key == ways[i].other) {
-            pane_move(pane, ways[i].lines);
+            long lines = ways[i].lines;
+            size_t back = (size_t)-lines;
+            pane_select(pane, lines >= 0         ? pane->at + (size_t)lines
+                              : back <= pane->at ? pane->at - back
+                                                 : 0);
             return true;
         }
     }

@@ -7,11 +7,6 @@
 /* Most devices named in one reason. */
 #define NAMED_MAX 8
 
-static bool presented_is_gpu(const struct inventory_entry *entry)
-{
-    return (devinfo_scalar(&entry->info, CL_DEVICE_TYPE, 0) & CL_DEVICE_TYPE_GPU) != 0;
-}
-
 /* Order the devices: first the one that programs start on by default, then the others as listed. */
 static void presented_order_devices(const struct inventory *inventory,
                                     const struct inventory_entry **ret_devices)
@@ -19,7 +14,7 @@ static void presented_order_devices(const struct inventory *inventory,
     size_t start = 0, used = 1;
 
     for (size_t i = inventory->count; i-- > 0;)
-        if (presented_is_gpu(&inventory->entries[i]))
+        if (devinfo_scalar(&inventory->entries[i].info, CL_DEVICE_TYPE, 0) & CL_DEVICE_TYPE_GPU)
             start = i;
     ret_devices[0] = &inventory->entries[start];
     for (size_t i = 0; i < inventory->count; i++)
@@ -303,14 +298,6 @@ static bool presented_has_own_part(cl_device_info name)
            name == CL_DEVICE_OPENCL_C_FEATURES;
 }
 
-/*
- * True if the query exists in the version that programs see. The absence of others needs no reason.
- */
-static bool presented_is_asked(const struct presented *presented, const struct devinfo_param *param)
-{
-    return param->since && param->since <= presented->present.version;
-}
-
 static cl_version presented_listed_version(const struct presented *presented, cl_device_info list,
                                            const char *name)
 {
@@ -344,8 +331,9 @@ static json_t *presented_json_answers(const struct presented *presented)
         const struct devinfo_value *value = devinfo_find(&presented->present.device, param->name);
         const struct reason *reason = reasons_find_answer(&presented->reasons, param->name);
         struct words said = {.used = 0};
-        if (!reason || presented_has_own_part(param->name) ||
-            (!value && !presented_is_asked(presented, param)))
+        /* Without a query in the programs' version, there is no reason for a missing answer. */
+        bool asked = param->since && param->since <= presented->present.version;
+        if (!reason || presented_has_own_part(param->name) || (!value && !asked))
             continue;
         json_t *own = json_object();
         for (size_t j = 0; j < presented->count; j++) {

@@ -42,10 +42,7 @@ static void published_report_change(struct table *table, const char *first,
                    published_report_percent(change->bound).text);
 }
 
-/*
- * The changes that the paper prints, and the energy that follows from throughput per watt, which is
- * samples per joule.
- */
+/* The paper's changes, and the energy that its throughput per watt implies. */
 static struct published_change published_report_paper(const struct published_claim *claim)
 {
     return (struct published_change){.throughput = claim->throughput,
@@ -55,9 +52,7 @@ static struct published_change published_report_paper(const struct published_cla
                                      .bound = NAN};
 }
 
-/*
- * The bound is on the energy of schedules that are as fast as the GPUs alone: hide it for others.
- */
+/* The bound holds for schedules as fast as the GPUs alone: hide it for others. */
 static struct published_change published_report_computed(const struct published_change *change,
                                                          unsigned scheduler)
 {

@@ -2,7 +2,6 @@
 
 #include <math.h>
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <wchar.h>
@@ -82,16 +81,7 @@ static bool say_is(const char *name, const char *unit)
            (length == tail || strchr("_.", name[length - tail - 1]));
 }
 
-static void say_rate(uint64_t number, char *ret, size_t size)
-{
-    bytes_text(number, ret, size);
-    snprintf(ret + strlen(ret), size - strlen(ret), "/s");
-}
-
-/**
- * Append a number in the unit at the end of @name. Without a unit: "us" (ns as microseconds) and
- * "gb" (bytes as gigabytes).
- */
+/** Append a number in the unit of @name; without a unit "us" (of ns) and "gb" (of bytes). */
 static void say_number(struct words *words, uint64_t number, const char *name)
 {
     time_t seconds = (time_t)(number / 1000);
@@ -105,10 +95,8 @@ static void say_number(struct words *words, uint64_t number, const char *name)
         say_duration(number, text, sizeof(text));
     else if (say_is(name, "ms"))
         say_duration(number * NS_PER_MS, text, sizeof(text));
-    else if (say_is(name, "bytes"))
+    else if (say_is(name, "bytes") || say_is(name, "bytes_s"))
         bytes_text(number, text, sizeof(text));
-    else if (say_is(name, "bytes_s"))
-        say_rate(number, text, sizeof(text));
     else if (say_is(name, "permil"))
         snprintf(text, sizeof(text), "%.0f%%", value / 10);
     else if (say_is(name, "mw"))
@@ -125,6 +113,8 @@ static void say_number(struct words *words, uint64_t number, const char *name)
         (void)!strftime(text, sizeof(text), say_is(name, "date") ? "%Y-%m-%d %H:%M" : "%FT%T",
                         &local);
     words_put(words, text, strlen(text));
+    if (say_is(name, "bytes_s"))
+        words_add(words, "/s");
 }
 
 static void say_value(struct words *words, const json_t *value, const char *name)
@@ -158,13 +148,6 @@ static bool say_is_set(const json_t *value)
            !(json_is_array(value) && !json_array_size(value));
 }
 
-static const json_t *say_find(const json_t *object, char *path)
-{
-    for (char *name = strsep(&path, "."); name; name = strsep(&path, "."))
-        object = json_object_get(object, name);
-    return object;
-}
-
 /** A part of a template in [], which is shown or not. */
 struct say_part {
     size_t begins;
@@ -186,7 +169,9 @@ static void say_field(struct words *words, const json_t *object, const char *fie
     if (as)
         *as++ = '\0';
     memcpy(name, as ? as : one, strlen(as ? as : one) + 1);
-    const json_t *value = say_find(object, one);
+    const json_t *value = object;
+    for (const char *key = strsep(&one, "."); key; key = strsep(&one, "."))
+        value = json_object_get(value, key);
     bool set = say_is_set(value);
     if (asks) {
         part->asks = true;

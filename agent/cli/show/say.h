@@ -89,10 +89,7 @@ struct table_column {
 
 struct table;
 
-/**
- * Create a table. @columns is borrowed. Returns NULL without memory; all functions below accept
- * NULL.
- */
+/** Borrows @columns. NULL: no memory; all functions below accept that. */
 struct table *table_create(const struct table_column *columns);
 /** Append a line with @entry. */
 void table_add(struct table *table, const json_t *entry);

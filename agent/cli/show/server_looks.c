@@ -4,14 +4,11 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/cli/show/output.h"
-#include "agent/config/paths.h"
 #include "agent/config/servers.h"
 #include "state/base/clock.h"
 #include "state/server/news.h"
@@ -37,7 +34,7 @@ static size_t server_looks_find_servers(struct server_line *ret_lines)
 
     if (config_load_effective(NULL, 0, &config, &ignored))
         config = (struct config){.path = ""};
-    for (size_t i = 0; i < config.server_count && count < SERVERS_MAX; i++) {
+    for (size_t i = 0; i < config.lists[CONFIG_SERVERS].count && count < SERVERS_MAX; i++) {
         const char *name, *address;
         config_server(&config, i, &name, &address);
         struct server_line *line = &ret_lines[count++];
@@ -112,17 +109,6 @@ static void server_looks_take_all(struct looked *looks, size_t count, uint64_t d
     }
 }
 
-/** True for problems that may go away without anybody's action. */
-static bool server_looks_is_passing(const char *code)
-{
-    static const char *const passing[] = {"unreachable", "silent", "busy"};
-
-    for (size_t i = 0; i < ARRAY_SIZE(passing); i++)
-        if (strcmp(code, passing[i]) == 0)
-            return true;
-    return false;
-}
-
 static bool server_looks_say(struct looked *look, FILE *to)
 {
     const char *code = look->told            ? look->reader.news.code
@@ -132,7 +118,9 @@ static bool server_looks_say(struct looked *look, FILE *to)
                           : look->other_version ? "reseat-watch beside this binary is of another "
                                                   "version; reinstall reseat"
                                                 : "it does not answer";
-    bool stops = code[0] && !server_looks_is_passing(code);
+    /* Others may go away without anybody's action. */
+    bool stops = code[0] && strcmp(code, "unreachable") != 0 && strcmp(code, "silent") != 0 &&
+                 strcmp(code, "busy") != 0;
     fprintf(to, "%-5s server %s (%s): %s%s\n",
             !code[0] ? "ok"
             : stops  ? "stop"

@@ -87,8 +87,7 @@ static json_t *simulate_report_assumed_json(const struct sim_report *report)
     const struct sim_options *options = report->options;
 
     return json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:f, s:i, s:I, "
-        "s:b}",
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:f, s:i, s:I, s:b}",
         "notice_ms", (json_int_t)options->notice_ms, "away_ms", (json_int_t)options->away_ms,
         "repair_ms", (json_int_t)options->repair_ms, "checkpoint_ms",
         (json_int_t)options->checkpoint_ms, "fixed_ms", (json_int_t)options->fixed_ms, "touch_ms",
@@ -191,15 +190,14 @@ static void simulate_report_print_levels(const struct sim_report *report, const 
                   options->levels[i].reclaim / 1e6);
     words_say(
         &words, assumed,
-        " (on demand: 1). [{?failures_per_hour}Failures: {failures_per_hour}/h of each node, "
-        "for {repair_ms}. ]KILLED: programs that lost their node; they start again [from a "
-        "checkpoint, one each {checkpoint_ms}][{!checkpoint_ms}from zero]. [Storage: "
-        "{storage_bytes_per_ms} for each node; programs stand while they are saved or loaded. "
-        "]SAVED: programs saved within the notice. LOST: work lost, in hours of the reference "
-        "device. WAIT (mean, P99): of a program, for a device or for memory. TOOK: mean from "
-        "arrival to end. COST: device time with a program there, by the models' prices; 1 is "
-        "an hour of the reference device on demand. NODES: the same, where a node with a "
-        "program is paid whole.");
+        " (on demand: 1). [{?failures_per_hour}Failures: {failures_per_hour}/h of each node, for "
+        "{repair_ms}. ]KILLED: programs that lost their node; they start again [from a checkpoint, "
+        "one each {checkpoint_ms}][{!checkpoint_ms}from zero]. [Storage: {storage_bytes_per_ms} "
+        "for each node; programs stand while they are saved or loaded. ]SAVED: programs saved "
+        "within the notice. LOST: work lost, in hours of the reference device. WAIT (mean, P99): "
+        "of a program, for a device or for memory. TOOK: mean from arrival to end. COST: device "
+        "time with a program there, by the models' prices; 1 is an hour of the reference device on "
+        "demand. NODES: the same, where a node with a program is paid whole.");
     say_wrapped(stdout, 0, 0, words.text);
 }
 

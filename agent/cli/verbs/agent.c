@@ -50,10 +50,7 @@ static bool agent_gone(pid_t pid, uint64_t start, int timeout_ms)
     return false;
 }
 
-/**
- * Kill an agent that does not end by itself. No program depends on it, and a later agent recovers
- * the state.
- */
+/** End a silent agent. No program depends on it; a later agent recovers its state. */
 static int agent_end(const struct output *output, pid_t pid, uint64_t start)
 {
     kill(pid, SIGTERM);
@@ -66,25 +63,12 @@ static int agent_end(const struct output *output, pid_t pid, uint64_t start)
                            "the agent did not answer and was ended; programs run on without it");
 }
 
-/** Send MSG_STOP. Returns as client_receive(): 1 and the answer. */
-static int agent_ask_to_stop(const struct paths *paths, struct client *client,
-                             struct message *ret_message)
-{
-    struct frame frame;
-    int result = client_connect(paths, client);
-
-    if (!result) {
-        frame_init(&frame, MSG_STOP);
-        result = client_send(client, &frame);
-    }
-    return result ? result : client_receive(client, ANSWER_MS, -1, ret_message);
-}
-
 static int agent_stop_run(const struct output *output)
 {
-    struct client client = {.fd = -1};
+    struct client client;
     CLEANUP(message_finish) struct message message = {.zone = NULL};
     struct paths paths;
+    struct frame frame;
     uint64_t start = 0;
     pid_t pid = 0;
 
@@ -92,7 +76,8 @@ static int agent_stop_run(const struct output *output)
         return output_fail(output, ERR_FAILED, "the runtime folder cannot be used: %s",
                            paths.problem);
     }
-    int result = agent_ask_to_stop(&paths, &client, &message);
+    frame_init(&frame, MSG_STOP);
+    int result = client_ask(&paths, &frame, ANSWER_MS, &client, &message);
     client_close(&client);
     /* Kill an agent that hangs or has an incompatible protocol. */
     if ((result == -ETIMEDOUT || result == -EPROTO) && !paths.shared &&

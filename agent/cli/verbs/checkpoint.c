@@ -1,12 +1,9 @@
-#include <limits.h>
 #include <string.h>
 
-#include "agent/cli/client.h"
 #include "agent/cli/image/images.h"
 #include "agent/cli/image/process.h"
 #include "agent/cli/select.h"
 #include "state/base/clock.h"
-#include "state/image/image_folder.h"
 
 /* Images of a running program, made once or periodically. */
 
@@ -111,18 +108,6 @@ static int checkpoint_request_make(const struct call *call, const struct checkpo
     return status ? status : checkpoint_take_report(checkpoint, report);
 }
 
-/**
- * Apply --keep. The agent does so for images that it makes, but not for those of whole processes.
- */
-static void checkpoint_keep_last(const struct checkpoint *checkpoint, const char *image)
-{
-    char problem[IMAGE_PROBLEM_MAX] = "";
-
-    if (checkpoint->asked.keep &&
-        image_keep_last(checkpoint->asked.folder, image, checkpoint->asked.keep, problem) != 0)
-        output_note(checkpoint->output, "older images were not removed: %s", problem);
-}
-
 static int checkpoint_keep_process(const struct call *call, const struct checkpoint *checkpoint)
 {
     const struct process_wish wish = {.app = call->words[0],
@@ -143,7 +128,12 @@ static int checkpoint_keep_process(const struct call *call, const struct checkpo
     if (status)
         return status;
     status = checkpoint_print(checkpoint, report);
-    checkpoint_keep_last(checkpoint, member_text(report, "image"));
+    /* The agent applies --keep to images that it makes, but not to those of whole processes. */
+    char problem[IMAGE_PROBLEM_MAX] = "";
+    if (checkpoint->asked.keep &&
+        image_keep_last(checkpoint->asked.folder, member_text(report, "image"),
+                        checkpoint->asked.keep, problem) != 0)
+        output_note(checkpoint->output, "older images were not removed: %s", problem);
     return status;
 }
 

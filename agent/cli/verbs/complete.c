@@ -22,22 +22,19 @@ static void complete_print_devices(const struct paths *paths)
 
 static void complete_print_programs(const struct paths *paths)
 {
-    CLEANUP(client_close) struct client client = {.fd = -1};
-    struct message message;
+    CLEANUP(client_close) struct client client;
+    CLEANUP(message_finish) struct message message = {.zone = NULL};
+    const msgpack_object *programs;
     struct frame frame;
 
-    if (client_connect(paths, &client))
-        return;
     frame_init(&frame, MSG_APPS);
-    if (!client_send(&client, &frame) && client_receive(&client, PROGRAMS_MS, -1, &message) == 1) {
-        const msgpack_object *programs;
-        size_t count = field_array(&message.root, "apps", &programs);
-        for (size_t i = 0; i < count; i++) {
-            char name[PROTOCOL_WORD_MAX];
-            field_text(&programs[i], "name", name, sizeof(name));
-            puts(name);
-        }
-        message_finish(&message);
+    if (client_ask(paths, &frame, PROGRAMS_MS, &client, &message) != 1)
+        return;
+    size_t count = field_array(&message.root, "apps", &programs);
+    for (size_t i = 0; i < count; i++) {
+        char name[PROTOCOL_WORD_MAX];
+        field_text(&programs[i], "name", name, sizeof(name));
+        puts(name);
     }
 }
 

@@ -7,10 +7,7 @@
 #include "agent/cli/verb.h"
 #include "agent/config/config_priv.h"
 
-/*
- * reseat config: show the settings in effect, validate a file, show its path, make the agent read
- * it again.
- */
+/* reseat config: print the settings in effect, check, locate and reload the file. */
 
 #define SETTINGS_MAX 100
 #define GIVEN_MAX    256
@@ -42,21 +39,12 @@ static json_t *config_json_of(const struct setting *setting, const void *of)
 {
     char text[CONFIG_NAME_MAX];
 
-    setting_text(setting, of, text, sizeof(text));
-    switch (setting->type) {
-    case SETTING_FLAG:
+    if (setting->type == SETTING_FLAG)
         return json_boolean(setting_value(setting, of));
-    case SETTING_NUMBER:
-    case SETTING_SECONDS:
-    case SETTING_SIZE:
+    if (setting->type == SETTING_NUMBER || setting->type == SETTING_SECONDS ||
+        setting->type == SETTING_SIZE)
         return json_integer((json_int_t)setting_value(setting, of));
-    case SETTING_WORD:
-    case SETTING_TEXT:
-    case SETTING_KIND:
-    case SETTING_WAYS:
-    case SETTING_PROTECTION:
-        break;
-    }
+    setting_text(setting, of, text, sizeof(text));
     return output_text(text);
 }
 
@@ -74,12 +62,14 @@ static json_t *config_json_of_policy(const struct config *config)
     return object;
 }
 
-static json_t *config_json_of_list(const struct config_list *list, void *entries, size_t count)
+static json_t *config_json_of_list(const struct config *config, enum config_list_kind kind)
 {
+    const struct config_list *list = &config_lists[kind];
+    const char *entries = config->lists[kind].entries;
     json_t *array = json_array();
 
-    for (size_t i = 0; i < count; i++) {
-        struct config_entry *entry = (void *)((char *)entries + i * list->entry_size);
+    for (size_t i = 0; i < config->lists[kind].count; i++) {
+        const struct config_entry *entry = (const void *)(entries + i * list->entry_size);
         json_t *object = json_pack("{s:i}", "line", (int)entry->line);
         for (unsigned j = 0; j < list->field_count; j++) {
             if (entry->given & 1u << j) {
@@ -90,18 +80,6 @@ static json_t *config_json_of_list(const struct config_list *list, void *entries
         json_array_append_new(array, object);
     }
     return array;
-}
-
-static json_t *config_json(const struct config *config)
-{
-    return json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o}", "file", output_text(config->path), "policy",
-        config_json_of_policy(config), "devices",
-        config_json_of_list(&config_list_devices, config->devices, config->device_count),
-        "programs",
-        config_json_of_list(&config_list_programs, config->programs, config->program_count),
-        "servers", config_json_of_list(&config_list_servers, config->servers, config->server_count),
-        "users", config_json_of_list(&config_list_users, config->users, config->user_count));
 }
 
 /** Settings given as options. The texts are borrowed. */
@@ -124,10 +102,8 @@ static const struct option_row *config_setting_options(void)
 {
     static struct option_row options[SETTINGS_MAX + 1];
 
-    for (size_t i = 0; i < settings_count && i < SETTINGS_MAX; i++) {
-        options[i] = (struct option_row){settings_table[i].name, "VALUE", settings_table[i].help,
-                                         .take = config_take_setting};
-    }
+    for (size_t i = 0; i < settings_count && i < SETTINGS_MAX; i++)
+        options[i] = (struct option_row){settings_table[i].name, "VALUE", settings_table[i].help};
     return options;
 }
 
@@ -139,7 +115,10 @@ static int config_run_print(struct call *call)
 
     if (config_load_effective(print->given, print->count, &config, &error))
         return config_refuse(&call->output, &error);
-    json_auto_t *answer = config_json(&config);
+    json_auto_t *answer = json_pack("{s:o, s:o}", "file", output_text(config.path), "policy",
+                                    config_json_of_policy(&config));
+    for (unsigned i = 0; i < CONFIG_LISTS; i++)
+        json_object_set_new(answer, config_lists[i].name, config_json_of_list(&config, i));
     if (!call->output.json)
         (void)!config_print(&config, stdout);
     config_finish(&config);
@@ -154,6 +133,7 @@ const struct verb verb_config_print = {
             "were given to reseatd.",
     .members = "file policy devices programs servers users",
     .other_options = config_setting_options,
+    .take = config_take_setting,
     .size = sizeof(struct print),
     .run = config_run_print,
 };

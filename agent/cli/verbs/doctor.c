@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/cli/client.h"
 #include "agent/cli/image/process.h"
 #include "agent/cli/show/reports.h"
 #include "agent/cli/verb.h"
@@ -41,29 +40,21 @@ static bool doctor_check_agent(FILE *to, const struct paths *paths)
                        "stop it with reseat agent stop, or look into agent.log beside its socket");
 }
 
-/**
- * Find the inventory that this environment shows; without an agent, the one that the last agent
- * left.
- */
+/** Find the inventory of this environment; without an agent, the last agent's. */
 static int doctor_find_inventory(const struct paths *paths, char ret_path[PATH_MAX])
 {
-    CLEANUP(client_close) struct client client = {.fd = -1};
-    struct message message;
+    CLEANUP(client_close) struct client client;
+    CLEANUP(message_finish) struct message message = {.zone = NULL};
     struct frame frame;
-    int error = paths_join(paths->folder, "inventory", ret_path);
+    char own[PATH_MAX];
 
-    if (!error && client_connect(paths, &client) == 0) {
-        frame_init(&frame, MSG_DEVICES);
-        ask_put_environment(&frame);
-        if (client_send(&client, &frame) == 0 &&
-            client_receive(&client, LIST_MS, -1, &message) == 1) {
-            char own[PATH_MAX] = "";
-            if (field_string(&message.root, "inventory", own, sizeof(own)) && own[0])
-                strcpy(ret_path, own);
-            message_finish(&message);
-        }
-    }
-    return error;
+    frame_init(&frame, MSG_DEVICES);
+    ask_put_environment(&frame);
+    if (client_ask(paths, &frame, LIST_MS, &client, &message) != 1 ||
+        !field_string(&message.root, "inventory", own, sizeof(own)) || !own[0])
+        return paths_join(paths->folder, "inventory", ret_path);
+    strcpy(ret_path, own);
+    return 0;
 }
 
 /** Print what programs lose on their default device because they may move to the others. */

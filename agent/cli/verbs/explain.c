@@ -139,23 +139,17 @@ static void explain_print_devices(const json_t *answer)
     }
 }
 
-static const char *explain_where(const char *objective)
-{
-    return strcmp(objective, "energy") == 0 ? "where it takes the least energy"
-           : strcmp(objective, "time") != 0 ? "where it takes the least energy without ending later"
-                                            : "where it ends first";
-}
-
 /** Print the devices that may run the program's launches in addition to its own. */
 static void explain_print_spread(const json_t *answer)
 {
     bool whole =
         !member_number(answer, "slice_ns") && strcmp(member_text(answer, "state"), "starting") != 0;
     const json_t *placed = json_object_get(answer, "placed"), *item;
+    const char *objective = member_text(answer, "objective");
     struct words words = {.used = 0};
     size_t i;
 
-    if (!member_text(answer, "objective")[0]) {
+    if (!objective[0]) {
         explain_say(answer, whole ? "[its long launches are done on {spread} too, but they are not "
                                     "given in pieces (reseat run --slice)]"
                                   : "[{?spread}its long launches are done on {spread} too: "
@@ -165,7 +159,11 @@ static void explain_print_spread(const json_t *answer)
         return;
     }
     words_say(&words, answer, "objective {objective}: each launch runs ");
-    words_add(&words, "%s", explain_where(member_text(answer, "objective")));
+    words_add(&words, "%s",
+              strcmp(objective, "energy") == 0 ? "where it takes the least energy"
+              : strcmp(objective, "time") != 0
+                  ? "where it takes the least energy without ending later"
+                  : "where it ends first");
     words_say(&words, answer,
               ", on its own device or on [{spread}][{!spread}no other, as none is allowed (reseat "
               "spread)]; so far ");

@@ -202,10 +202,7 @@ static uint64_t image_differing(const struct image_contents *one,
     return bytes;
 }
 
-/**
- * List the contents of @to that @from lacks or has with other bytes; with @gone, only those that
- * @from lacks.
- */
+/** List contents of @to that @from lacks or, without @gone, has with other bytes. */
 static size_t image_compare(const struct image_manifest *from, const struct image_manifest *to,
                             bool gone, struct difference *differences)
 {
@@ -248,19 +245,6 @@ static int image_print_differences(const struct output *output,
     return output_list(output, answer, "objects", columns, NULL, NULL);
 }
 
-static int image_diff_run(const struct output *output, const struct image_manifest *one,
-                          const struct image_manifest *other)
-{
-    struct difference *CLEANUP(cleanup_free) differences =
-        calloc(one->count + other->count + 1, sizeof(*differences));
-
-    if (!differences)
-        return output_fail(output, ERR_FAILED, "there is not enough memory");
-    size_t count = image_compare(one, other, false, differences);
-    count += image_compare(other, one, true, differences + count);
-    return image_print_differences(output, differences, count);
-}
-
 static int image_run_diff(struct call *call)
 {
     CLEANUP(images_close) struct images images = {0};
@@ -272,7 +256,16 @@ static int image_run_diff(struct call *call)
         status = image_choose(&call->output, &images, call->words[1], &one);
     if (!status)
         status = image_choose(&call->output, &images, call->words[2], &other);
-    return status ? status : image_diff_run(&call->output, &one.manifest, &other.manifest);
+    if (status)
+        return status;
+    const struct image_manifest *from = &one.manifest, *to = &other.manifest;
+    CLEANUP(cleanup_free)
+    struct difference *differences = calloc(from->count + to->count + 1, sizeof(*differences));
+    if (!differences)
+        return output_fail(&call->output, ERR_FAILED, "there is not enough memory");
+    size_t count = image_compare(from, to, false, differences);
+    count += image_compare(to, from, true, differences + count);
+    return image_print_differences(&call->output, differences, count);
 }
 
 const struct verb verb_image_diff = {
@@ -300,26 +293,69 @@ static const struct option_row prune_options[] = {
      OPTION_VALUE(struct prune, damaged)},
     {NULL}};
 
+/** True where the options say that the image at @index is removed. */
+static bool image_is_pruned(const struct prune *prune, const struct image_summary *summaries,
+                            size_t count, size_t index)
+{
+    const struct image_summary *one = &summaries[index];
+    uint64_t later = 0; /* Images of the same program. */
+
+    if (one->damaged)
+        return prune->damaged;
+    const struct image_record *lease = image_manifest_find(&one->manifest, IMAGE_LEASE);
+    for (size_t i = index + 1; i < count; i++) {
+        if (summaries[i].damaged || strcmp(summaries[i].about->program, one->about->program) != 0)
+            continue;
+        /* Names repeat: where both have a lease, it counts too. */
+        const struct image_record *has = image_manifest_find(&summaries[i].manifest, IMAGE_LEASE);
+        later += !lease || !has || strcmp(lease->lease->id, has->lease->id) == 0;
+    }
+    return prune->keep != OPTION_UNSAID && later >= prune->keep;
+}
+
 static int image_run_prune(struct call *call)
 {
     const struct output *output = &call->output;
-    const struct prune *wanted = call->options;
-    struct images_prune prune = {.limited = wanted->keep != OPTION_UNSAID,
-                                 .keep = wanted->keep,
-                                 .damaged = wanted->damaged,
-                                 .removed = json_array()};
-    json_auto_t *answer = json_pack("{s:o}", "removed", prune.removed);
+    json_t *removed = json_array();
+    json_auto_t *answer = json_pack("{s:o}", "removed", removed);
     CLEANUP(images_close) struct images images = {0};
+    struct image_swept swept = {0};
+    char problem[IMAGE_PROBLEM_MAX];
     int status = images_open(output, call->words[0], IMAGE_TO_SWEEP, &images);
 
-    if (!status)
-        status = images_prune(output, &images, &prune);
     if (status)
         return status;
-    json_object_update_new(
-        answer, json_pack("{s:I, s:I, s:I, s:I}", "count", (json_int_t)prune.count, "unfinished",
-                          (json_int_t)prune.swept.images, "chunks", (json_int_t)prune.swept.chunks,
-                          "removed_bytes", (json_int_t)prune.swept.bytes));
+    size_t count = images.names.count;
+    CLEANUP(cleanup_free) struct image_summary *summaries = calloc(count + 1, sizeof(*summaries));
+    if (!summaries)
+        return output_fail(output, ERR_FAILED, "there is not enough memory");
+    for (size_t i = 0; i < count; i++)
+        image_summarize(&images, images.names.names[i], &summaries[i]);
+    for (size_t i = 0; i < count; i++) {
+        const char *name = images.names.names[i];
+        if (!image_is_pruned(call->options, summaries, count, i))
+            continue;
+        int error = image_folder_remove(images.folder, name);
+        if (error)
+            output_note(output, "%s stays: %s", name,
+                        error == -EBUSY ? "a program is suspended to it" : strerror(-error));
+        else
+            json_array_append_new(removed, json_string(name));
+    }
+    for (size_t i = 0; i < count; i++)
+        image_summary_finish(&summaries[i]);
+    int error = image_folder_sweep(images.folder, &swept, problem);
+    if (error)
+        return output_fail(output, ERR_FAILED, "%s: %s", images.folder->path, strerror(-error));
+    if (*problem)
+        output_note(output, "%s", problem);
+    /* The sweep also counts the images that were removed above. */
+    count = json_array_size(removed);
+    swept.images -= swept.images < count ? swept.images : count;
+    json_object_update_new(answer, json_pack("{s:I, s:I, s:I, s:I}", "count", (json_int_t)count,
+                                             "unfinished", (json_int_t)swept.images, "chunks",
+                                             (json_int_t)swept.chunks, "removed_bytes",
+                                             (json_int_t)swept.bytes));
     return output_say(output, answer,
                       "{count|image|images} removed, {unfinished} unfinished, {removed_bytes} of "
                       "chunks");

@@ -6,7 +6,6 @@
 #include "agent/cli/verb.h"
 #include "agent/config/config.h"
 #include "agent/config/device_names.h"
-#include "agent/config/paths.h"
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
 #include "state/library/library.h"
@@ -46,10 +45,7 @@ struct contents {
     bool *chosen; /**< One for each entry. */
 };
 
-/**
- * Read the entries and select none. Returns 0, or an exit status after printing the error; finish
- * @ret in either case.
- */
+/** Read the entries, select none. 0, or an exit status after the error; finish @ret always. */
 static int library_contents_read(const struct output *output, bool whole, struct contents *ret)
 {
     char problem[FOLDER_PROBLEM_MAX];
@@ -69,16 +65,10 @@ static void library_contents_finish(struct contents *contents)
     library_list_finish(&contents->list);
 }
 
-static const char *library_origin_name(const struct library_item *item)
-{
-    static const char *const names[] = {
-        [LIBRARY_BUILT] = "built", [LIBRARY_ADDED] = "added", [LIBRARY_UNFIT] = "unfit"};
-
-    return item->damaged ? "damaged" : names[item->entry.origin];
-}
-
 static json_t *library_item_json(const struct library_item *item)
 {
+    static const char *const origins[] = {
+        [LIBRARY_BUILT] = "built", [LIBRARY_ADDED] = "added", [LIBRARY_UNFIT] = "unfit"};
     const struct library_entry *entry = &item->entry;
     bool good = !item->damaged;
     json_t *kernels = json_array();
@@ -87,12 +77,13 @@ static json_t *library_item_json(const struct library_item *item)
     for (char *rest = names, *name = strsep(&rest, ";"); name; name = strsep(&rest, ";"))
         if (*name)
             json_array_append_new(kernels, output_text(name));
-    return json_pack(
-        "{s:o, s:s, s:o, s:o, s:o, s:o, s:I, s:I, s:I}", "key", output_text(item->name), "origin",
-        library_origin_name(item), "device", output_text(good ? entry->device : ""), "platform",
-        output_text(good ? entry->platform : ""), "driver", output_text(good ? entry->driver : ""),
-        "kernels", kernels, "size_bytes", (json_int_t)item->size, "used_ms",
-        (json_int_t)item->used_ms, "created_ms", (json_int_t)(good ? entry->created_ms : 0));
+    return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:I, s:I, s:I}", "key",
+                     output_text(item->name), "origin", good ? origins[entry->origin] : "damaged",
+                     "device", output_text(good ? entry->device : ""), "platform",
+                     output_text(good ? entry->platform : ""), "driver",
+                     output_text(good ? entry->driver : ""), "kernels", kernels, "size_bytes",
+                     (json_int_t)item->size, "used_ms", (json_int_t)item->used_ms, "created_ms",
+                     (json_int_t)(good ? entry->created_ms : 0));
 }
 
 /** The entries as JSON: all, or those selected. */
@@ -256,10 +247,7 @@ static const struct option_row prune_options[] = {
     {"all", NULL, "Remove everything.", OPTION_VALUE(struct prune, all)},
     {NULL}};
 
-/**
- * Select the entries that match all options; without options, the least recently used entries
- * beyond the limit.
- */
+/** Select what matches all options; without any, the least used beyond the limit. */
 static void library_choose(const struct prune *prune, struct contents *contents)
 {
     uint64_t now = clock_wall_ms(), kept = contents->list.size;

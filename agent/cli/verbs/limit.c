@@ -1,5 +1,3 @@
-#include <string.h>
-
 #include "agent/cli/client.h"
 #include "agent/cli/verb.h"
 

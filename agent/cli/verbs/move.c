@@ -4,7 +4,6 @@
 #include "agent/cli/client.h"
 #include "agent/cli/image/images.h"
 #include "agent/cli/select.h"
-#include "agent/cli/verb.h"
 
 #define BAR_WIDTH 30
 /* First words of the reason why a program cannot leave its device (state/move/move_lock.c). */
@@ -180,9 +179,7 @@ static const char *move_hint_for(const char *result, const char *to, const char 
 
     if (strcmp(result, RESULT_EXPIRED) == 0)
         return "; try again with a longer --timeout";
-    /*
-     * The problem of an image or a pinned program is not the device: another device does not help.
-     */
+    /* The device is not the problem of an image or a pinned program. */
     return strcmp(result, RESULT_REFUSED) == 0 && to[0] && !pinned
                ? "; choose another device (reseat devices)"
                : "";

@@ -1,17 +1,13 @@
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "agent/cli/client.h"
 #include "agent/cli/verb.h"
-#include "agent/config/paths.h"
 #include "agent/protocol/common_messages.h"
-#include "policy/costs.h"
 #include "state/base/cleanup.h"
 #include "state/base/files/file.h"
-#include "state/driver/device_key.h"
 
 #define ID_DIGITS     (COST_ID_SIZE - 1)
 #define FILE_SIZE_MAX (64u << 20)

@@ -2,7 +2,6 @@
 
 #include "agent/cli/client.h"
 #include "agent/cli/select.h"
-#include "agent/protocol/protection.h"
 
 struct protect {
     struct request asked;
@@ -36,11 +35,6 @@ static const struct option_row options[] = {
     OPTION_SELECTORS(SELECT_EACH),
     {NULL}};
 
-static const char *protect_word(const struct protect *protect)
-{
-    return protect->off ? "off" : protect->every ? protect->every : "on";
-}
-
 static int protect_print(const struct call *call, json_t *report)
 {
     const struct protect *protect = call->options;
@@ -53,7 +47,10 @@ static int protect_print(const struct call *call, json_t *report)
                            say_program(json_object_get(report, "app"), name),
                            member_text(report, "not_protected"));
     }
-    json_object_set_new(report, "protect", output_text(protect_word(protect)));
+    json_object_set_new(report, "protect",
+                        output_text(protect->off     ? "off"
+                                    : protect->every ? protect->every
+                                                     : "on"));
     return output_say(&call->output, report,
                       protect->off
                           ? "{app} [{?starting}will start][{!starting}is] not protected"

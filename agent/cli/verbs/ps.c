@@ -1,7 +1,6 @@
 #include "agent/cli/client.h"
 #include "agent/cli/select.h"
 #include "agent/cli/show/reports.h"
-#include "agent/cli/verb.h"
 
 /** Append the devices of the virtual devices, in order, and those that share its long launches. */
 static void ps_devices(const json_t *app, struct words *words)

@@ -9,9 +9,7 @@
 
 #define LOOK_NS (50 * NS_PER_MS)
 
-/**
- * Wait. A program is lost if its lease is not renewed for 1.25 times its duration, by our clock.
- */
+/** Wait: a program is lost after 1.25 times its lease without renewal, by our clock. */
 static void recover_await_silence(struct losses *losses)
 {
     for (bool waits = true; waits;) {
@@ -74,10 +72,18 @@ static int recover_run(struct call *call)
         return status;
     status = losses_collect(&losses, &images);
     images_close(&images);
-    for (size_t i = 0; i < losses.count && !status; i++)
-        lost_look_at(&losses, &losses.lost[i]);
-    if (wanted->from)
-        losses_keep_of(&losses, wanted->from);
+    size_t kept = 0;
+    for (size_t i = 0; i < losses.count; i++) {
+        struct lost *lost = &losses.lost[i];
+        if (!status)
+            lost_look_at(&losses, lost);
+        if (!wanted->from || strcmp(lost->summary.about->host, wanted->from) == 0 ||
+            strcmp(lost->seen.lease.holder.host, wanted->from) == 0)
+            losses.lost[kept++] = *lost;
+        else
+            image_summary_finish(&lost->summary);
+    }
+    losses.count = kept;
     if (!status && !losses.count)
         status =
             output_fail(&call->output, ERR_NO_APP, "%s: there is no image of a program%s%s",

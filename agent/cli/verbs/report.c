@@ -39,10 +39,7 @@ static void report_say_share(const json_t *one, struct words *words)
         words_add(words, "%.0f%%", 100 * needed / capacity);
 }
 
-/**
- * Append a graph of bars with eight heights, newest to the right. Each is the maximum of its
- * samples.
- */
+/** Append a graph, newest to the right: bars of eight heights, maxima of their samples. */
 static void report_say_graph(const json_t *one, struct words *words)
 {
     /* Without UTF-8, the bytes of a bar would be shown as three characters. */

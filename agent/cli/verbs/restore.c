@@ -13,10 +13,7 @@
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
 
-/*
- * Restore a process from its image, once: a file in the image's folder claims an image that was
- * restored.
- */
+/* Restores a process from its image, once: a file in the image's folder claims it. */
 
 #define CLAIM     "restored"
 #define CLAIM_MAX 300
@@ -196,10 +193,7 @@ static int restore_claim(struct restore *restore)
 
     restore_host_name(own, sizeof(own));
     const struct file_part part = {own, strlen(own)};
-    /*
-     * The lock is held until the process exists, so that no other command can check or change the
-     * claim meanwhile.
-     */
+    /* Locked until the process exists: no other command checks or changes the claim. */
     if (flock(owned_fd(&restore->folder), LOCK_EX | LOCK_NB))
         return output_fail(restore->output, ERR_REFUSED, "%s is being restored by another process",
                            restore->image);
@@ -211,11 +205,6 @@ static int restore_claim(struct restore *restore)
                                "%s: %s", restore->image,
                                error == -EEXIST ? "somebody else restores it" : strerror(-error))
                  : 0;
-}
-
-static void restore_unclaim(struct restore *restore)
-{
-    (void)!unlinkat(owned_fd(&restore->folder), CLAIM, 0);
 }
 
 /* ---- restoring the process ---- */
@@ -266,15 +255,13 @@ static int restore_run_criu(struct restore *restore)
     int status = restore_claim(restore);
     if (status || criu_run(&call, problem) == 0)
         return status;
-    restore_unclaim(restore);
+    (void)!unlinkat(owned_fd(&restore->folder), CLAIM, 0);
     return output_fail(restore->output, ERR_FAILED, "%s is not restored: CRIU says: %s (%s)",
                        restore->image, problem,
                        process_files_keep_log(restore->images.folder, &restore->files));
 }
 
-/**
- * Resume on the previous device or, if that fails and no device was named, wherever there is room.
- */
+/** On the named device alone; else on the previous one, or where there is room. */
 static int restore_resume(struct restore *restore, struct client *client, json_t **ret_report)
 {
     const struct output *output = restore->output;
@@ -293,16 +280,6 @@ static int restore_resume(struct restore *restore, struct client *client, json_t
     json_decref(*ret_report);
     *ret_report = NULL;
     return checkpoint_resume(output, client, pid, NULL, true, ret_report);
-}
-
-static int restore_print(const struct restore *restore, json_t *report)
-{
-    bool queued = strcmp(member_text(report, "result"), RESULT_QUEUED) == 0;
-
-    json_object_set_new(report, "image", output_text(restore->image));
-    return output_say(restore->output, report,
-                      queued ? "{app} restored from {image}, queues for a device"
-                             : "{app} restored from {image}, on {to:place}");
 }
 
 static int restore_process(struct restore *restore, struct client *client, const char *socket)
@@ -324,7 +301,13 @@ static int restore_process(struct restore *restore, struct client *client, const
                     (int)restore->parked.pid, strerror(-error));
     }
     status = restore_resume(restore, client, &report);
-    return status ? status : restore_print(restore, report);
+    if (status)
+        return status;
+    bool queued = strcmp(member_text(report, "result"), RESULT_QUEUED) == 0;
+    json_object_set_new(report, "image", output_text(restore->image));
+    return output_say(restore->output, report,
+                      queued ? "{app} restored from {image}, queues for a device"
+                             : "{app} restored from {image}, on {to:place}");
 }
 
 static int restore_run(struct call *call)

@@ -11,12 +11,8 @@
 #include "agent/config/device_names.h"
 #include "agent/config/process.h"
 #include "agent/protocol/common_messages.h"
-#include "agent/protocol/protection.h"
-#include "policy/settings.h"
 #include "state/base/bytes/text.h"
 #include "state/base/cleanup.h"
-#include "state/base/files/file.h"
-#include "state/driver/device_key.h"
 #include "state/driver/served.h"
 #include "state/image/image_graph.h"
 
@@ -223,9 +219,7 @@ static const struct option_row run_options[] = {
     {"float", "same|any",
      "same: for an objective and --spread free, launches go only to devices of the same name and "
      "driver, whose results are equal to the last bit. any: to every device of --spread. Default: "
-     "the "
-     "setting "
-     "float of reseat.conf(5).",
+     "the setting float of reseat.conf(5).",
      .take = run_take_word},
     {"protect", "[TIME|SIZE|off]",
      "Let it survive the loss of its device: its data is copied to host memory again and again, "

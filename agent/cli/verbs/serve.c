@@ -1,11 +1,9 @@
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "agent/cli/verb.h"
-#include "agent/config/paths.h"
 
 /* Executes a server, which is a separate program: this one opens no drivers. */
 
@@ -53,46 +51,33 @@ static int serve_execute(struct call *call, const char *path)
 }
 
 static const struct option_row serve_options[] = {
-    {"device", "NAME", "Offer only the device with this driver name.", .take = serve_take},
+    {"device", "NAME", "Offer only the device with this driver name."},
     {"memory", "SIZE",
      "Address space of each client's process, such as 64GiB. With --issue: device memory of each "
-     "of its sessions.",
-     .take = serve_take},
-    {"clients", "NUMBER", "Clients at once. Default: 256.", .take = serve_take},
+     "of its sessions."},
+    {"clients", "NUMBER", "Clients at once. Default: 256."},
     {"announce", NULL,
      "Announce the server in the local network (mDNS, by Avahi) under the names of machine and "
-     "port. Clients still need a certificate.",
-     .take = serve_take},
-    {"ca", "FOLDER", "Folder of the private authority. Default: ~/.config/reseat/ca.",
-     .take = serve_take},
-    {"init-ca", NULL, "Create this server's private authority, which tcp and vsock need.",
-     .take = serve_take},
-    {"name", "NAME", "With --init-ca: name of the server. Default: the machine's.",
-     .take = serve_take},
-    {"issue", "NAME", "Create a certificate for a client, and write its credentials to NAME.pem.",
-     .take = serve_take},
-    {"out", "FILE", "With --issue: the file for them.", .take = serve_take},
-    {"days", "NUMBER", "With --issue: validity in days. Default: 365.", .take = serve_take},
-    {"devices", "LIST", "With --issue: the devices it may use, such as gpu0,gpu1. Default: all.",
-     .take = serve_take},
-    {"sessions", "NUMBER", "With --issue: sessions that it may have at once.", .take = serve_take},
+     "port. Clients still need a certificate."},
+    {"ca", "FOLDER", "Folder of the private authority. Default: ~/.config/reseat/ca."},
+    {"init-ca", NULL, "Create this server's private authority, which tcp and vsock need."},
+    {"name", "NAME", "With --init-ca: name of the server. Default: the machine's."},
+    {"issue", "NAME", "Create a certificate for a client, and write its credentials to NAME.pem."},
+    {"out", "FILE", "With --issue: the file for them."},
+    {"days", "NUMBER", "With --issue: validity in days. Default: 365."},
+    {"devices", "LIST", "With --issue: the devices it may use, such as gpu0,gpu1. Default: all."},
+    {"sessions", "NUMBER", "With --issue: sessions that it may have at once."},
     {"share", "NUMBER",
-     "With --issue: weight, 1 to 1000, when clients compete for a device's time. Default: 100.",
-     .take = serve_take},
-    {"reserve", "SIZE", "Memory of each device that no client gets. Default: one sixty-fourth.",
-     .take = serve_take},
-    {"local-memory", "SIZE", "Device memory of each session by a Unix socket.", .take = serve_take},
-    {"local-sessions", "NUMBER", "Sessions by Unix sockets that a user may have at once.",
-     .take = serve_take},
-    {"local-share", "NUMBER", "Weight of each session by a Unix socket, as --share.",
-     .take = serve_take},
+     "With --issue: weight, 1 to 1000, when clients compete for a device's time. Default: 100."},
+    {"reserve", "SIZE", "Memory of each device that no client gets. Default: one sixty-fourth."},
+    {"local-memory", "SIZE", "Device memory of each session by a Unix socket."},
+    {"local-sessions", "NUMBER", "Sessions by Unix sockets that a user may have at once."},
+    {"local-share", "NUMBER", "Weight of each session by a Unix socket, as --share."},
     {"no-sandbox", NULL,
      "Do not confine the processes of sessions, for a driver that cannot run confined: "
-     "reseat-serve(8).",
-     .take = serve_take},
-    {"for-server", NULL, "With --issue: the certificate is for another server.",
-     .take = serve_take},
-    {"revoke", "NAME", "Revoke a certificate, and end its sessions.", .take = serve_take},
+     "reseat-serve(8)."},
+    {"for-server", NULL, "With --issue: the certificate is for another server."},
+    {"revoke", "NAME", "Revoke a certificate, and end its sessions."},
     {0},
 };
 
@@ -115,6 +100,7 @@ const struct verb verb_serve = {
         "programs name it in RESEAT_SERVER. The drivers of each client are opened in a process of "
         "its own. Without ADDRESS: one of --init-ca, --issue and --revoke. See reseat-serve(8).",
     .options = serve_options,
+    .take = serve_take,
     .size = sizeof(struct serve),
     .plain = true,
     .run = serve_run,
@@ -123,20 +109,15 @@ const struct verb verb_serve = {
 static const struct option_row stream_serve_options[] = {
     {"kernels", "FOLDER",
      "A folder of kernels: NAME.stream and NAME.cl. May be given several times; searched before "
-     "those that are installed.",
-     .take = serve_take},
-    {"ca", "FOLDER", "Folder of the private authority, for tcp. Default: ~/.config/reseat/ca.",
-     .take = serve_take},
-    {"streams", "NUMBER", "Streams at once. Default: 64.", .take = serve_take},
+     "those that are installed."},
+    {"ca", "FOLDER", "Folder of the private authority, for tcp. Default: ~/.config/reseat/ca."},
+    {"streams", "NUMBER", "Streams at once. Default: 64."},
     {"ready", "TIME",
-     "How long a stream may take to open its device and to build its kernel. Default: 120.",
-     .take = serve_take},
+     "How long a stream may take to open its device and to build its kernel. Default: 120."},
     {"patience", "TIME",
-     "How long a client with a certificate may stop in the middle of a frame. Default: 600.",
-     .take = serve_take},
+     "How long a client with a certificate may stop in the middle of a frame. Default: 600."},
     {"linger", "TIME",
-     "End after so long without a client. Default: never; 60 where reseat stream run started it.",
-     .take = serve_take},
+     "End after so long without a client. Default: never; 60 where reseat stream run started it."},
     {0},
 };
 
@@ -168,6 +149,7 @@ const struct verb verb_stream_serve = {
             "folder, or RESEAT_STREAM. Each stream is a program of its own: reseat ps, move, "
             "suspend, drain, limit and explain work on it.",
     .options = stream_serve_options,
+    .take = serve_take,
     .size = sizeof(struct serve),
     .plain = true,
     .run = serve_run_stream,

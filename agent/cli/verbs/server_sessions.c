@@ -1,7 +1,6 @@
 #include <string.h>
 
 #include "agent/cli/verb.h"
-#include "state/base/bytes/size.h"
 #include "state/server/operator.h"
 
 /*

@@ -1,5 +1,4 @@
 #include <errno.h>
-#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -16,9 +15,7 @@
 #define SYNTHETIC    "synthetic"
 #define THREADS_MAX  16
 #define GROW_DEFAULT 25
-/*
- * The simulation ends after this multiple of the trace's length; tasks that still run are given up.
- */
+/* The simulation ends after this multiple of the trace; tasks that still run are given up. */
 #define HORIZON_TIMES 4
 /* Default of --price: for devices that can be reclaimed, in thousandths of the usual price. */
 #define SPOT_PRICE 350
@@ -300,17 +297,6 @@ static int simulate_run_all(struct work *work)
     return atomic_load(&work->error);
 }
 
-static uint64_t simulate_horizon(const struct sim_trace *trace)
-{
-    uint64_t end = 0;
-
-    for (uint32_t i = 0; i < trace->task_count; i++) {
-        uint64_t alone = trace->tasks[i].arrive_ms + trace->tasks[i].work / 1000;
-        end = alone > end ? alone : end;
-    }
-    return HORIZON_TIMES * end;
-}
-
 static int simulate_print_report(struct simulate *simulate, const struct sim_trace *trace)
 {
     const struct sim_report report = {trace, &simulate->options, &simulate->load, simulate->results,
@@ -331,15 +317,6 @@ static int simulate_print_report(struct simulate *simulate, const struct sim_tra
                                   : sim_report_print(&report, answer);
 }
 
-static int simulate_show_models(const struct simulate *simulate)
-{
-    json_auto_t *answer = json_pack("{s:o}", "models", sim_models_json(&simulate->models));
-
-    return simulate->output->json
-               ? output_result(simulate->output, answer, NULL, NULL)
-               : sim_models_print(&simulate->models, json_object_get(answer, "models"));
-}
-
 static int simulate_trace(struct simulate *simulate)
 {
     struct sim_trace trace;
@@ -351,7 +328,12 @@ static int simulate_trace(struct simulate *simulate)
                             .options = &simulate->options,
                             .results = simulate->results,
                             .count = simulate->options.level_count * SIM_REGIMES};
-        simulate->options.horizon_ms = simulate_horizon(&trace);
+        uint64_t end = 0;
+        for (uint32_t i = 0; i < trace.task_count; i++) {
+            uint64_t alone = trace.tasks[i].arrive_ms + trace.tasks[i].work / 1000;
+            end = alone > end ? alone : end;
+        }
+        simulate->options.horizon_ms = HORIZON_TIMES * end;
         status = simulate_run_all(&work) ? output_fail(simulate->output, ERR_FAILED,
                                                        "there is not enough memory for this trace")
                                          : simulate_print_report(simulate, &trace);
@@ -385,9 +367,12 @@ static int simulate_run(struct call *call)
     int status = simulate_set_levels(simulate);
     if (status)
         return status;
-    if (simulate->show_models && !simulate->trace && !simulate->nodes && !simulate->tasks)
-        return simulate_show_models(simulate);
-    return simulate_trace(simulate);
+    if (!simulate->show_models || simulate->trace || simulate->nodes || simulate->tasks)
+        return simulate_trace(simulate);
+    json_auto_t *answer = json_pack("{s:o}", "models", sim_models_json(&simulate->models));
+    return simulate->output->json
+               ? output_result(simulate->output, answer, NULL, NULL)
+               : sim_models_print(&simulate->models, json_object_get(answer, "models"));
 }
 
 const struct verb verb_simulate = {

@@ -1,13 +1,9 @@
 #include "agent/cli/client.h"
 #include "agent/cli/verb.h"
 
-struct spread {
-    bool off;
-};
-
 static const struct option_row spread_options[] = {
     {"off", NULL, "Run launches only on the program's own device.",
-     OPTION_VALUE(struct spread, off)},
+     OPTION_VALUE(struct request, undo)},
     {NULL}};
 
 static int spread_verb_run(struct call *call)
@@ -20,12 +16,12 @@ static int spread_verb_run(struct call *call)
                "[{!spread}{?spread_free}, until another is free]"
                "[{?spread}{?starting}long launches will be done on {spread} too]"
                "[{?spread}{!starting}long launches are done on {spread} too]"};
-    const struct spread *spread = call->options;
+    const struct request *asked = call->options;
     struct names devices = {.count = 0};
     struct frame frame;
     int status = 0;
 
-    if (spread->off == (call->count > 1))
+    if (asked->undo == (call->count > 1))
         return output_usage(&call->output, "give a DEVICE (reseat devices) or --off, not both");
     if (call->count > 1)
         status = verb_take_names(call, "DEVICE", call->words[1], PROTOCOL_SPREAD_MAX, &devices);
@@ -52,7 +48,7 @@ const struct verb verb_spread = {
             "device counts against no limit.",
     .members = "app starting spread spread_free",
     .options = spread_options,
-    .size = sizeof(struct spread),
+    .size = sizeof(struct request),
     .users = true,
     .run = spread_verb_run,
 };

@@ -7,12 +7,10 @@
 
 #include "agent/cli/launch.h"
 #include "agent/cli/verb.h"
-#include "agent/config/paths.h"
 #include "state/base/bytes/hex.h"
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
 #include "stream/client/connect.h"
-#include "stream/client/reseat_stream.h"
 
 #define FILE_LIMIT (1u << 20)
 /* How long the service may take to answer. */

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "agent/cli/client.h"
+#include "agent/cli/launch.h"
 #include "agent/cli/select.h"
 #include "agent/cli/show/pane.h"
 #include "agent/cli/show/reports.h"
@@ -164,26 +165,21 @@ static void top_ask(struct top *top)
         top_ask_lists(top);
 }
 
-static void top_take_welcome(struct top *top, const struct message *message)
-{
-    top_forget_problem(top);
-    top->awaited = 0;
-    top->welcomed = field_is(&message->root, "type", MSG_WELCOME);
-    if (top->welcomed) {
-        top_ask_lists(top);
-        return;
-    }
-    (void)output_fail_message(&top->output, message);
-    client_close(&top->client);
-}
-
 static void top_take(struct top *top, const struct message *message)
 {
     bool devices = field_is(&message->root, "type", MSG_DEVICES);
     struct pane *pane = &top->panes[devices ? DEVICES : PROGRAMS];
 
     if (!top->welcomed) {
-        top_take_welcome(top, message);
+        top_forget_problem(top);
+        top->awaited = 0;
+        top->welcomed = field_is(&message->root, "type", MSG_WELCOME);
+        if (top->welcomed) {
+            top_ask_lists(top);
+        } else {
+            (void)output_fail_message(&top->output, message);
+            client_close(&top->client);
+        }
         return;
     }
     top->awaited -= top->awaited > 0;
@@ -230,41 +226,31 @@ static void top_say(struct top *top, const char *text)
 /** Start a command about what is selected. */
 static void top_start(struct top *top, const char *option, bool asks)
 {
-    char *argv[10] = {"reseat"}, user_text[16];
-    posix_spawn_file_actions_t files;
-    posix_spawnattr_t attributes;
-    sigset_t none;
+    /* This version, also where another was installed meanwhile. */
+    const char *words[10] = {"/proc/self/exe"};
+    char user_text[16];
     size_t count = 1;
     int ends[2];
     uid_t user;
 
     if (ask_is_for_user(&user)) {
         snprintf(user_text, sizeof(user_text), "%u", (unsigned)user);
-        argv[count++] = (char *)(uintptr_t) "--user";
-        argv[count++] = user_text;
+        words[count++] = "--user";
+        words[count++] = user_text;
     }
-    argv[count++] = (char *)(uintptr_t)top->action->verb;
+    words[count++] = top->action->verb;
     if (option)
-        argv[count++] = (char *)(uintptr_t)option;
-    argv[count++] = "--";
-    argv[count++] = top->what;
+        words[count++] = option;
+    words[count++] = "--";
+    words[count++] = top->what;
     if (top->to[0])
-        argv[count++] = top->to;
+        words[count++] = top->to;
     if (pipe2(ends, O_CLOEXEC)) {
         top_say(top, "the command cannot be started");
         return;
     }
-    sigemptyset(&none);
-    posix_spawnattr_init(&attributes);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawn_file_actions_init(&files);
-    posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&files, ends[1], STDOUT_FILENO);
-    posix_spawn_file_actions_adddup2(&files, ends[1], STDERR_FILENO);
-    int error = posix_spawn(&top->child, "/proc/self/exe", &files, &attributes, argv, environ);
-    posix_spawn_file_actions_destroy(&files);
-    posix_spawnattr_destroy(&attributes);
+    int error = launch(words, ends[1], ends[1], POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP,
+                       &top->child);
     close(ends[1]);
     top_say(top, error ? "the command cannot be started" : "");
     if (error) {
@@ -357,16 +343,6 @@ static void top_choose(struct top *top, int key)
 
 /* ---- keys ---- */
 
-static void top_filter(struct top *top)
-{
-    struct pane *pane = &top->panes[PROGRAMS];
-    bool glob = strpbrk(top->typed, "*?[");
-
-    snprintf(top->filter, sizeof(top->filter), glob ? "%s" : "*%s*", top->typed);
-    pane->output.view.name = top->typed[0] ? top->filter : NULL;
-    pane->stale = true;
-}
-
 static void top_type(struct top *top, int key)
 {
     size_t length = strlen(top->typed);
@@ -377,7 +353,11 @@ static void top_type(struct top *top, int key)
         bool filters = top->mode == TOP_TYPE_FILTER;
         top->mode = TOP_BROWSE;
         if (filters) {
-            top_filter(top);
+            bool glob = strpbrk(top->typed, "*?[");
+            struct pane *programs = &top->panes[PROGRAMS];
+            snprintf(top->filter, sizeof(top->filter), glob ? "%s" : "*%s*", top->typed);
+            programs->output.view.name = top->typed[0] ? top->filter : NULL;
+            programs->stale = true;
         } else if (length) {
             snprintf(top->to, sizeof(top->to), "%s", top->typed);
             top_begin(top);
@@ -639,23 +619,6 @@ static int top_open_terminal(const struct output *output, SCREEN **ret_screen)
     return 0;
 }
 
-static void top_finish(struct top *top)
-{
-    if (top->child)
-        kill(top->child, SIGTERM);
-    client_close(&top->client);
-    for (size_t i = 0; i < PANES; i++)
-        pane_finish(&top->panes[i]);
-}
-
-/** End as the signal would have ended this process. */
-static void top_die(int signal_number, const sigset_t *caught)
-{
-    signal(signal_number, SIG_DFL); /* The library set its own for some. */
-    kill(getpid(), signal_number);
-    sigprocmask(SIG_UNBLOCK, caught, NULL);
-}
-
 static int top_run(struct call *call)
 {
     struct top *top = call->options;
@@ -689,10 +652,17 @@ static int top_run(struct call *call)
     top_loop(top);
     endwin();
     delscreen(screen);
-    top_finish(top);
+    if (top->child)
+        kill(top->child, SIGTERM);
+    client_close(&top->client);
+    for (size_t i = 0; i < PANES; i++)
+        pane_finish(&top->panes[i]);
     close(top->signals);
-    if (top->signal)
-        top_die(top->signal, &caught);
+    if (top->signal) {                /* End as it would have ended this process. */
+        signal(top->signal, SIG_DFL); /* The library set its own for some. */
+        kill(getpid(), top->signal);
+        sigprocmask(SIG_UNBLOCK, &caught, NULL);
+    }
     return STATUS_DONE;
 }
 

@@ -37,11 +37,6 @@ struct trace {
     uint64_t missed; /**< Events dropped for lack of memory or beyond SPANS_MAX. */
 };
 
-static void trace_prepare(void *value)
-{
-    ((struct trace *)value)->file = OUTPUT_FILE;
-}
-
 static const struct option_row options[] = {
     {"seconds", "TIME", "Duration. Default: 10. Ctrl-C ends it early, and writes the file.",
      OPTION_SECONDS(struct trace, duration_ms, 3, 100, 3600000), .initial = 10000},
@@ -109,10 +104,7 @@ static int trace_compare_rows(const struct event *one, const struct event *other
     return result ? result : trace_order(other->whole, one->whole);
 }
 
-/**
- * Compare events of a row: of queues by their end, of others by their start, enclosing events
- * first.
- */
+/** Compare events of a row: queues' by end, others' by start, enclosing ones first. */
 static int trace_by_row(const void *a, const void *b)
 {
     const struct event *one = a, *other = b;
@@ -264,6 +256,7 @@ static int trace_run(struct call *call)
     json_auto_t *answer = NULL;
 
     trace->output = &call->output;
+    trace->file = trace->file ? trace->file : OUTPUT_FILE;
     frame_init(&frame, MSG_TRACE);
     snprintf(asked.app, sizeof(asked.app), "%s", call->words[0]);
     put_trace(&frame, &asked);
@@ -290,7 +283,6 @@ const struct verb verb_trace = {
     .members = "app ended_by lost spans file",
     .options = options,
     .size = sizeof(struct trace),
-    .prepare = trace_prepare,
     .users = true,
     .run = trace_run,
 };

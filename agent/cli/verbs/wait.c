@@ -1,13 +1,9 @@
 #include "agent/cli/client.h"
 #include "agent/cli/verb.h"
 
-struct wait {
-    uint64_t timeout_ms;
-};
-
 static const struct option_row wait_options[] = {
     {"timeout", "TIME", "Give up after this time, with exit status 5. Default: no limit.",
-     OPTION_SECONDS(struct wait, timeout_ms, 3, 1, TIMEOUT_MAX_MS)},
+     OPTION_SECONDS(struct request, timeout_ms, 3, 1, TIMEOUT_MAX_MS)},
     {NULL}};
 
 static int wait_run(struct call *call)
@@ -18,13 +14,13 @@ static int wait_run(struct call *call)
                                              .lists = true,
                                              .news = &nothing,
                                              .say = "{app}{device}: {condition}"};
-    const struct wait *wait = call->options;
+    const struct request *asked = call->options;
     struct frame frame;
 
     frame_init(&frame, MSG_WAIT);
     frame_string(&frame, "what", call->words[0]);
     frame_string(&frame, "condition", call->words[1]);
-    frame_u64(&frame, "timeout_ms", wait->timeout_ms);
+    frame_u64(&frame, "timeout_ms", asked->timeout_ms);
     ask_put_environment(&frame);
     return ask_print(&call->output, &question, &frame);
 }
@@ -39,7 +35,7 @@ const struct verb verb_wait = {
             "there is none.",
     .members = "app device condition",
     .options = wait_options,
-    .size = sizeof(struct wait),
+    .size = sizeof(struct request),
     .users = true,
     .run = wait_run,
 };

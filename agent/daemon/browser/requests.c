@@ -175,25 +175,19 @@ static bool requests_send(int fd, struct frame *frame)
     return sent;
 }
 
-static const char *const *requests_members(const json_t *asked)
-{
-    const char *type = json_string_value(json_object_get(asked, "type"));
-
-    for (size_t i = 0; type && i < ARRAY_SIZE(requests_known); i++)
-        if (strcmp(requests_known[i].type, type) == 0)
-            return requests_known[i].members;
-    return NULL;
-}
-
 /** Put what a page asks into a frame. Returns false where it may not be asked. */
 static bool requests_put(const json_t *asked, struct frame *ret_frame)
 {
-    const char *const *members = requests_members(asked);
+    const char *type = json_string_value(json_object_get(asked, "type"));
+    const char *const *members = NULL;
     size_t known = 1; /* "type" */
 
+    for (size_t i = 0; type && i < ARRAY_SIZE(requests_known); i++)
+        if (strcmp(requests_known[i].type, type) == 0)
+            members = requests_known[i].members;
     if (!members)
         return false;
-    frame_init(ret_frame, json_string_value(json_object_get(asked, "type")));
+    frame_init(ret_frame, type);
     for (; *members; members++) {
         const json_t *value = json_object_get(asked, *members);
         if (json_is_string(value))

@@ -115,10 +115,7 @@ static void costs_take_point(void *data, const char *device, unsigned size,
         entry->costs.points[size] = *point;
 }
 
-/*
- * Find a kernel; if it is new, read its costs on all devices from disk. Returns NULL without
- * memory.
- */
+/* Find a kernel; read the costs of a new one from disk. NULL: no memory. */
 static struct cost_kernel *costs_kernel(struct cost_table *table, uid_t uid, const char *id,
                                         const char *name)
 {

@@ -30,16 +30,11 @@ struct cost_drawn {
     uint64_t items, power_mw;
 };
 
-/**
- * Load the costs stored in @folder; NULL: store nothing. Returns 0 or -errno. costs_finish() is
- * safe to call in both cases.
- */
+/** Load costs from @folder; NULL: store nothing. 0 or -errno; costs_finish() in any case. */
 MUST_CHECK int costs_init(struct agent *agent, const char *folder);
 /** Stop answering clients, before the loop is closed. Blocks on the disk. */
 void costs_stop(struct agent *agent);
-/**
- * Write what is not written yet and free everything. Blocks on the disk. Call after costs_stop().
- */
+/** Write what is not written yet and free everything. Blocks on the disk. After costs_stop(). */
 void costs_finish(struct agent *agent);
 /** Start a thread that writes new costs, every few seconds. Call about once a second. */
 void costs_tick(struct agent *agent);
@@ -70,10 +65,7 @@ void import_handle(struct peer *client, struct message *message);
  */
 void costs_power(struct agent *agent, uint32_t device, const struct program *alone,
                  uint64_t above_mw, uint64_t interval_ns);
-/**
- * The share of recent time, in thousandths, for which measured launches of @program ran on @device:
- * of two seconds or more.
- */
+/** Thousandths of recent time (2 s or more) for which @program's launches ran on @device. */
 uint32_t costs_share(const struct agent *agent, const struct program *program, uint32_t device);
 /** Discard answers for @client. */
 void costs_client_closed(struct peer *client);

@@ -106,10 +106,7 @@ struct cost_kernel *costs_find(const struct cost_table *table, uid_t uid, const 
 /* @kernel may be NULL. */
 struct cost_entry *costs_entry_on(const struct cost_kernel *kernel,
                                   const struct device_key *device);
-/*
- * Get the entry of a kernel on a device and mark it dirty. Returns NULL if there is no room or
- * memory.
- */
+/* Get a kernel's entry on a device and mark it dirty. NULL: no room or memory. */
 struct cost_entry *costs_change(struct cost_table *table, uid_t uid, const char *id,
                                 const char *name, const struct device_key *device);
 /* Start a job that writes dirty entries and answers queries; does nothing while one is running. */

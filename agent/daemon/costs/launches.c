@@ -239,19 +239,6 @@ static const struct costs *costs_of(const struct agent *agent, uid_t uid, const 
 
 /* ---- power, to programs ---- */
 
-/* What @use's launches draw on @device above idle: as learnt, or else what is known of the program
- * or the device. 0: not known. */
-static uint64_t costs_drawn(const struct agent *agent, const struct program *program,
-                            const struct kernel_use *use, uint32_t device)
-{
-    const struct costs *costs = costs_of(agent, program->uid, use->id, device);
-    struct cost_guess guess;
-
-    return costs && costs_guess(costs, use->items, &guess) && guess.power_samples > 0
-               ? guess.power_mw
-               : power_expected(agent, program, device);
-}
-
 /* The first one of its kernel: it may have run on several devices. */
 static bool costs_is_first_use(const struct program_costs *costs, uint32_t index)
 {
@@ -270,7 +257,12 @@ static void costs_put_device(const struct agent *agent, const struct program *pr
 
     for (uint32_t i = 0; i < costs->count; i++) {
         const struct kernel_use *use = &costs->uses[i];
-        drawn.power_mw = costs_drawn(agent, program, use, device);
+        const struct costs *known = costs_of(agent, program->uid, use->id, device);
+        struct cost_guess guess;
+        /* As learnt, or else what is known of the program or the device. */
+        drawn.power_mw = known && costs_guess(known, use->items, &guess) && guess.power_samples > 0
+                             ? guess.power_mw
+                             : power_expected(agent, program, device);
         if (!drawn.power_mw || !costs_is_first_use(costs, i))
             continue;
         memcpy(drawn.id, use->id, sizeof(drawn.id));

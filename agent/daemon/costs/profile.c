@@ -97,10 +97,7 @@ static struct cost_query *profile_query(struct peer *client)
     return query;
 }
 
-/*
- * Queue a query. It is answered after the store's current job, and after dirty entries were
- * written.
- */
+/* Queue a query, answered after the store's current job and the dirty entries. */
 static void profile_ask(struct agent *agent, struct cost_query *query)
 {
     query->next = agent->costs->waiting;

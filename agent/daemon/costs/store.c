@@ -1,13 +1,11 @@
 #include "agent/daemon/costs/store.h"
 
-#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/daemon/agent.h"
 #include "state/base/clock.h"
 
 /* Incremented when a column changes. A file with a higher version is not modified. */

@@ -27,9 +27,7 @@
 /** Program names of each user whose peak is kept; the least recently used are deleted. */
 #define COST_PEAKS_MOST 1000
 
-/**
- * Costs of one user's kernel on one device; with a `peak`, of one user's programs called `name`.
- */
+/** Costs of a user's kernel on a device; with a `peak`, of the user's programs called `name`. */
 struct cost_row {
     uid_t uid;
     char id[COST_ID_SIZE], name[COST_NAME_SIZE];

@@ -18,10 +18,7 @@
 #include "state/driver/served.h"
 
 #define PREFIX "inventory"
-/*
- * Number of lists of devices that are kept although no known program uses them: a child of a
- * program may use one and outlive the program.
- */
+/* Unused lists to keep: a program's child may use one and outlive the program. */
 #define LISTS_KEPT 8
 #define DIGITS     16 /* Hexadecimal digits in a list's file name, after the prefix and a dash. */
 
@@ -56,9 +53,7 @@ static bool device_list_files_is_older(const struct list *a, const struct list *
                                                   : a->changed.tv_nsec < b->changed.tv_nsec;
 }
 
-/**
- * Keep @name among the newest files. Where enough are kept already, the oldest of all is removed.
- */
+/** Keep @name among the newest files; of too many, remove the oldest. */
 static void device_list_files_keep_newest(int folder, const char *name, struct list *kept,
                                           size_t *count)
 {
@@ -196,18 +191,7 @@ static uint64_t device_list_digest_of(const char *environment)
     return digest ? digest : 1;
 }
 
-static bool device_list_sees(const struct inventory_entry *entry, uint64_t digest)
-{
-    size_t i = 0;
-
-    while (i < INVENTORY_SEEN_MAX && entry->seen[i] && entry->seen[i] != digest)
-        i++;
-    return i < INVENTORY_SEEN_MAX && entry->seen[i] == digest;
-}
-
-/**
- * True when a living program sees @entry. Removes digests that no living program has from @entry.
- */
+/** True when a living program sees @entry. Removes from it the digests that none has. */
 static bool device_list_others_see(const struct agent *agent, struct inventory_entry *entry,
                                    uint64_t but)
 {
@@ -236,7 +220,13 @@ uint64_t devices_digest(const struct agent *agent, const char *environment)
 
 bool devices_shown(uint64_t digest, const struct inventory_entry *entry)
 {
-    return !digest || !entry->seen[0] || device_list_sees(entry, digest);
+    size_t i = 0;
+
+    if (!digest || !entry->seen[0])
+        return true;
+    while (i < INVENTORY_SEEN_MAX && entry->seen[i] && entry->seen[i] != digest)
+        i++;
+    return i < INVENTORY_SEEN_MAX && entry->seen[i] == digest;
 }
 
 /** Write the devices of @fresh, for programs that have the environment of this listing. */
@@ -269,10 +259,7 @@ static struct inventory_entry *device_list_entry_by_key(const struct inventory *
     return NULL;
 }
 
-/**
- * Keep devices that are missing from this listing because it was made in another environment, while
- * programs of other environments live.
- */
+/** Keep devices that only other environments show, while programs of these live. */
 static int device_list_keep_others(struct agent *agent, struct inventory *fresh)
 {
     struct devices *devices = &agent->devices;
@@ -583,11 +570,6 @@ struct config_device device_settings_said(const struct agent *agent,
     config_device(&agent->config, entry->name, device_list_kind_of(entry), entry->key.device,
                   &said);
     return said;
-}
-
-uint64_t device_settings_memory(const struct agent *agent, const struct inventory_entry *entry)
-{
-    return device_settings_said(agent, entry).memory;
 }
 
 /**

@@ -19,10 +19,7 @@ void devices_refresh(struct agent *agent, const char *environment);
 /** Start a listing in the environment of the last one. Does nothing where there was none. */
 void devices_renew(struct agent *agent);
 
-/**
- * Read the servers' part of the list again, after a server's devices changed.
- * events.devices_changed follows. Blocks on files.
- */
+/** Read the servers' devices again; events.devices_changed follows. Blocks on files. */
 void devices_recompose(struct agent *agent);
 /** As devices_recompose(), and release the names of @server's devices for use by other devices. */
 void devices_forget(struct agent *agent, const char *server);
@@ -46,10 +43,7 @@ const struct inventory_entry *devices_entry(const struct agent *agent, uint32_t 
 const char *devices_name(const struct agent *agent, const struct device_key *key);
 /** The device's index in the ledger; LEDGER_NONE: no memory for a new one. */
 uint32_t devices_index(struct agent *agent, const struct inventory_entry *entry);
-/**
- * As devices_index(), by the device's key, also of one that is not listed any more: programs still
- * have it. LEDGER_NONE: it was never listed.
- */
+/** As devices_index(), by the key of a listed or formerly listed device; else LEDGER_NONE. */
 uint32_t devices_index_of_key(struct agent *agent, const struct device_key *key);
 /** Nanoseconds until an announced drain begins; 0: none is announced. */
 uint64_t devices_drain_in_ns(const struct agent *agent, const struct ledger_device *device);
@@ -60,8 +54,6 @@ void device_settings(const struct agent *agent, const struct inventory_entry *en
 /** What the configuration says of a device. */
 struct config_device device_settings_said(const struct agent *agent,
                                           const struct inventory_entry *entry);
-/** Bytes of the device's memory that the configuration allows programs to use. */
-uint64_t device_settings_memory(const struct agent *agent, const struct inventory_entry *entry);
 
 /* Devices of the ledger, by name: the type `place` of agent/protocol/messages.txt. */
 

@@ -236,18 +236,6 @@ bool ledger_check(const struct ledger *ledger)
     return true;
 }
 
-static void ledger_halve(struct history *history)
-{
-    for (uint32_t i = 0; i < HISTORY_SIZE / 2; i++) {
-        history->spans[i].granted =
-            ledger_most(history->spans[2 * i].granted, history->spans[2 * i + 1].granted);
-        history->spans[i].held =
-            ledger_most(history->spans[2 * i].held, history->spans[2 * i + 1].held);
-    }
-    history->count = HISTORY_SIZE / 2;
-    history->span_ms *= 2;
-}
-
 void history_add(struct history *history, uint64_t now_ms, uint64_t granted, uint64_t held)
 {
     if (!history->span_ms) {
@@ -258,7 +246,14 @@ void history_add(struct history *history, uint64_t now_ms, uint64_t granted, uin
         /* After a long silence, repeat the last sample in the spans that have none. */
         for (; history->count && history->count < HISTORY_SIZE; history->count++)
             history->spans[history->count] = history->spans[history->count - 1];
-        ledger_halve(history);
+        for (uint32_t i = 0; i < HISTORY_SIZE / 2; i++) {
+            history->spans[i].granted =
+                ledger_most(history->spans[2 * i].granted, history->spans[2 * i + 1].granted);
+            history->spans[i].held =
+                ledger_most(history->spans[2 * i].held, history->spans[2 * i + 1].held);
+        }
+        history->count = HISTORY_SIZE / 2;
+        history->span_ms *= 2;
     }
     uint32_t at = (uint32_t)((now_ms - history->begin_ms) / history->span_ms);
     for (; history->count <= at; history->count++) {

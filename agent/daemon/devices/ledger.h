@@ -107,10 +107,7 @@ void ledger_close(struct ledger *ledger, struct ledger_entry *entry);
  */
 void ledger_move(const struct ledger_entry *from, struct ledger_entry *ret_to);
 
-/**
- * Put the entry on @device (or LEDGER_NONE). If it was not there, it has nothing granted and holds
- * nothing afterwards.
- */
+/** Put the entry on @device or LEDGER_NONE. Where it was not, nothing is granted or held. */
 void ledger_place(struct ledger *ledger, struct ledger_entry *entry, uint32_t device);
 /** These do nothing for an entry that is on no device. */
 void ledger_set_granted(struct ledger *ledger, struct ledger_entry *entry, uint64_t bytes);
@@ -120,10 +117,7 @@ uint64_t ledger_reserved(const struct ledger_entry *entry);
 /** Reserve @bytes on @target for the entry; LEDGER_NONE: release the reservation. */
 void ledger_keep(struct ledger *ledger, struct ledger_entry *entry, uint32_t target,
                  uint64_t bytes);
-/**
- * The entry's move is done: put it on the device on which memory is reserved for it, and grant it
- * that memory.
- */
+/** The entry's move is done: put it on its target, with the memory kept there. */
 void ledger_arrive(struct ledger *ledger, struct ledger_entry *entry);
 
 /** True when every sum agrees with the entries. */

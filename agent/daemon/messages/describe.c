@@ -1,31 +1,13 @@
 #include "agent/daemon/agent_messages.h"
 #include "agent/daemon/messages/messages.h"
-#include "agent/daemon/operations/grants.h"
+#include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/verbs.h"
 #include "agent/daemon/power/power.h"
-#include "agent/daemon/servers/servers.h"
 #include "policy/reseat_limits.h"
-
-#include <string.h>
 
 #include "state/base/clock.h"
 
 /* What agent/protocol/messages.txt says that clients are told, where that takes a computation. */
-
-static void describe_names(struct frame *frame, const struct agent *agent,
-                           const struct program *program)
-{
-    frame_array(frame, "on_full");
-    for (unsigned i = 0; i < POLICY_WAYS; i++)
-        if (program->policy.ways & (1u << i))
-            frame_string(frame, NULL, policy_way_name((enum policy_way)(1u << i)));
-    frame_end(frame);
-    frame_array(frame, "ready");
-    for (size_t i = 0; i < program->ready_count; i++)
-        devices_put_place(agent, frame, NULL, program->ready[i].device);
-    frame_end(frame);
-    spreading_put_names(agent, program, frame);
-}
 
 static void describe_limits(struct frame *frame, const char *key,
                             const struct reseat_limits *limits)
@@ -40,20 +22,6 @@ static void describe_limits(struct frame *frame, const char *key,
         if (limits->features & bit)
             frame_string(frame, NULL, feature);
     frame_end(frame);
-    frame_end(frame);
-}
-
-static void describe_vdevs(struct frame *frame, const struct agent *agent,
-                           const struct program *program)
-{
-    frame_array(frame, "vdevs");
-    for (size_t i = 0; i < program->vdev_count; i++) {
-        frame_map(frame, NULL);
-        frame_u64(frame, "vdev", i);
-        frame_string(frame, "device", vdev_device_name(agent, &program->vdevs[i]));
-        put_shown_vdev(frame, agent, &program->vdevs[i]);
-        frame_end(frame);
-    }
     frame_end(frame);
 }
 
@@ -91,8 +59,7 @@ static uint64_t describe_age(uint64_t at_ns)
 
 void describe_program(const struct agent *agent, const struct program *program, struct frame *frame)
 {
-    const struct program_protect *protect = &program->status.protect;
-    const struct program_loss *loss = &program->status.loss;
+    const struct program_status *status = &program->status;
     const struct pending *pending = pending_of(agent, program, UINT_MAX);
     const struct program_images none = {.every_ms = 0};
     const struct program_images *images = program->images ? program->images : &none;
@@ -100,19 +67,15 @@ void describe_program(const struct agent *agent, const struct program *program, 
         .program = program,
         .state = program_state(program),
         .device = vdev_device_name(agent, program->vdevs),
-        .status = &program->status,
-        .managed = &program->managed,
-        .protect = protect,
-        .loss = loss,
         .images = images,
         .moving = asking_moving(agent, program),
         .pinned = "",
         .ticket = pending ? pending->ticket : 0,
         .limited = program->policy.quota != LEDGER_NO_LIMIT,
         .quota_bytes = program->policy.quota == LEDGER_NO_LIMIT ? 0 : program->policy.quota,
-        .snapshot_age_ns = describe_age(protect->at_ns),
-        .protected_ns = protect->on ? describe_age(protect->since_ns) : 0,
-        .loss_age_ns = loss->count ? describe_age(loss->at_ns) : 0,
+        .snapshot_age_ns = describe_age(status->protect.at_ns),
+        .protected_ns = status->protect.on ? describe_age(status->protect.since_ns) : 0,
+        .loss_age_ns = status->loss.count ? describe_age(status->loss.at_ns) : 0,
         .image_age_ms = images->image[0] ? uv_now(&agent->loop) - images->made_ms : 0,
     };
 
@@ -120,16 +83,39 @@ void describe_program(const struct agent *agent, const struct program *program, 
     for (uint32_t i = 0; i < agent->ledger.count; i++)
         what.busy_permil += utilisation_of_program(agent, program, i);
     put_app(frame, agent, &what);
-    describe_names(frame, agent, program);
+    frame_array(frame, "on_full");
+    for (unsigned i = 0; i < POLICY_WAYS; i++)
+        if (program->policy.ways & (1u << i))
+            frame_string(frame, NULL, policy_way_name((enum policy_way)(1u << i)));
+    frame_end(frame);
+    spreading_put_names(agent, program, frame);
     power_put_program(program, frame);
-    utilisation_put_program(agent, program, frame);
+    frame_array(frame, "use");
+    for (uint32_t i = 0; i < agent->ledger.count; i++) {
+        uint32_t busy = utilisation_of_program(agent, program, i);
+        if (!busy)
+            continue;
+        frame_map(frame, NULL);
+        frame_string(frame, "device", agent->ledger.devices[i].name);
+        frame_u64(frame, "busy_permil", busy);
+        frame_end(frame);
+    }
+    frame_end(frame);
     if (program->wish.aware) {
         frame_map(frame, "aware");
         describe_limits(frame, "minimum", &program->wish.minimum);
         describe_limits(frame, "preferred", &program->wish.preferred);
         frame_end(frame);
     }
-    describe_vdevs(frame, agent, program);
+    frame_array(frame, "vdevs");
+    for (size_t i = 0; i < program->vdev_count; i++) {
+        frame_map(frame, NULL);
+        frame_u64(frame, "vdev", i);
+        frame_string(frame, "device", vdev_device_name(agent, &program->vdevs[i]));
+        put_shown_vdev(frame, agent, &program->vdevs[i]);
+        frame_end(frame);
+    }
+    frame_end(frame);
 }
 
 void describe_entry(const struct agent *agent, uint32_t device, struct frame *frame)
@@ -139,10 +125,7 @@ void describe_entry(const struct agent *agent, uint32_t device, struct frame *fr
     utilisation_put_device(agent, device, frame);
 }
 
-/**
- * True when a virtual device of @program is on the device, or left memory there; @ret_bytes then
- * receives the amount.
- */
+/** True when @program is on the device, or left memory there: @ret_bytes. */
 static bool describe_uses(const struct agent *agent, const struct program *program,
                           const struct inventory_entry *entry, uint64_t *ret_bytes)
 {
@@ -185,19 +168,9 @@ static void describe_users(struct agent *agent, const struct peer *peer,
     frame_u64(frame, "used_bytes", used);
 }
 
-/** The device's server and the link to it. Local devices have neither. */
-static void describe_place(const struct agent *agent, const struct inventory_entry *entry,
-                           struct frame *frame)
-{
-    static const struct server none;
-    const struct server *server = servers_of(agent, entry);
-
-    frame_string(frame, "state", server ? server_device_state(server, entry) : "up");
-    put_shown_host(frame, server ? server : &none);
-}
-
 void describe_devices(struct agent *agent, const struct peer *peer, struct frame *frame)
 {
+    static const struct server none; /* Local devices have no server, and no link to it. */
     const struct inventory *inventory = &agent->devices.inventory;
 
     programs_sweep(agent);
@@ -209,7 +182,9 @@ void describe_devices(struct agent *agent, const struct peer *peer, struct frame
         const struct inventory_entry *entry = &inventory->entries[i];
         frame_map(frame, NULL);
         put_shown_device(frame, entry);
-        describe_place(agent, entry, frame);
+        const struct server *server = servers_of(agent, entry);
+        frame_string(frame, "state", server ? server_device_state(server, entry) : "up");
+        put_shown_host(frame, server ? server : &none);
         uint32_t index = devices_index(agent, entry);
         if (index != LEDGER_NONE)
             describe_entry(agent, index, frame);

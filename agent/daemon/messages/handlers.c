@@ -1,8 +1,6 @@
 #include "agent/daemon/event_log.h"
 #include "agent/daemon/messages/messages.h"
-#include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/governor.h"
-#include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/verbs.h"
 #include "agent/daemon/power/power.h"
 

@@ -5,10 +5,7 @@
 #include "agent/daemon/peers.h"
 #include "agent/daemon/programs/registry.h"
 
-/**
- * A type of message that the agent accepts, and which users may send it. Of programs, every message
- * concerns those that peer_sees() alone.
- */
+/** A message's type and who may send it; it concerns programs of peer_sees() alone. */
 struct message_handler {
     const char *type; /**< MSG_... */
     enum peer_role from;
@@ -27,10 +24,7 @@ extern const size_t message_handler_count;
 /** events.message: handle a message of @peer, which has to be its hello first. */
 void messages_take(struct peer *peer, struct message *message);
 
-/*
- * Handlers of messages that no other part of the agent handles. They may take @message, to handle
- * it again later.
- */
+/* Handlers of other messages. They may take @message, to handle it again later. */
 
 void hello_handle(struct peer *peer, struct message *message);
 void wish_handle(struct peer *peer, struct message *message);
@@ -72,10 +66,6 @@ struct registered {
 /** A program as clients are told of it. */
 struct described {
     const struct program *program;
-    const struct program_status *status;
-    const struct managed *managed;
-    const struct program_protect *protect;
-    const struct program_loss *loss;
     const struct operation *moving; /**< What moves it; or NULL. */
     const struct program_images *images;
     const char *state, *device, *pinned;

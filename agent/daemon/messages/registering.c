@@ -1,7 +1,6 @@
 #include "agent/daemon/agent_messages.h"
 #include "agent/daemon/costs/costs.h"
 #include "agent/daemon/messages/messages.h"
-#include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/verbs.h"
 #include "agent/daemon/power/power.h"
 #include "agent/protocol/common_messages.h"
@@ -9,7 +8,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "state/base/cleanup.h"
 #include "state/driver/served.h"
@@ -33,10 +31,7 @@ static void registering_reply_registered(struct peer *peer, struct program *prog
     peer_send(peer, &frame);
 }
 
-/**
- * Read which devices a client names and how many virtual devices it wants. @ret_texts owns the
- * names.
- */
+/** Read the named devices and the number of virtual ones. @ret_texts owns the names. */
 static bool registering_read_wish(const msgpack_object *map, size_t count,
                                   char (*ret_texts)[PROTOCOL_WORD_MAX],
                                   struct device_wish *ret_wish)
@@ -58,10 +53,7 @@ static bool registering_read_wish(const msgpack_object *map, size_t count,
     return true;
 }
 
-/**
- * A program is started on a server's device only on request, where this machine has a device of the
- * same kind or a GPU.
- */
+/** A program starts on a server only on request, if this machine has such a device or a GPU. */
 static void registering_keep_near(const struct inventory *inventory, struct device_fill *fills)
 {
     bool near = false, near_gpu = false;
@@ -127,15 +119,6 @@ static int registering_choose_devices(struct agent *agent, const struct device_w
     return result;
 }
 
-/* What the configuration says, where the command says nothing. */
-static bool registering_any_float(const struct agent *agent, const struct program *program)
-{
-    struct config_program said;
-    config_program(&agent->config, program->name, &said);
-    uint32_t floats = said.floats ? said.floats - 1 : config_policy(&agent->config)->floats;
-    return strcmp(settings_float_words[floats], "any") == 0;
-}
-
 static void registering_register_program(struct peer *peer, struct message *message,
                                          const char *environment)
 {
@@ -143,6 +126,7 @@ static void registering_register_program(struct peer *peer, struct message *mess
     const struct inventory_entry *entries[PROTOCOL_VDEVS_MAX];
     char devices[PROTOCOL_VDEVS_MAX][PROTOCOL_WORD_MAX], error[PROTOCOL_TEXT_MAX];
     struct registration said;
+    struct config_program configured;
     struct program_spread spread = {.count = 0};
     struct device_wish wish;
     struct program *program;
@@ -189,8 +173,11 @@ static void registering_register_program(struct peer *peer, struct message *mess
     }
     program_override(&program->policy, &said);
     program->spread = spread;
+    config_program(&agent->config, program->name, &configured);
+    uint32_t floats =
+        configured.floats ? configured.floats - 1 : config_policy(&agent->config)->floats;
     if (!field_get(&message->root, "any_float"))
-        program->spread.any_float = registering_any_float(agent, program);
+        program->spread.any_float = strcmp(settings_float_words[floats], "any") == 0;
     program_take_images(agent, program, &message->root);
     const char *list = strrchr(agent->devices.own_path, '/');
     snprintf(program->inventory, sizeof(program->inventory), "%s", list ? list + 1 : "");

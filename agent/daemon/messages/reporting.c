@@ -1,6 +1,5 @@
 #include "agent/daemon/agent_messages.h"
 #include "agent/daemon/clients.h"
-#include "agent/daemon/devices/device_list.h"
 #include "agent/daemon/event_log.h"
 #include "agent/daemon/messages/messages.h"
 #include "agent/daemon/operations/governor.h"
@@ -39,20 +38,6 @@ static void reporting_put_exclusions(const struct agent *agent, const struct pro
     for (uint32_t i = 0; i < agent->ledger.count; i++)
         if (!program_wish_fits(agent, program, i, reason, sizeof(reason)))
             reporting_put_exclusion(agent, i, false, reason, frame);
-    frame_end(frame);
-}
-
-/**
- * Kernels whose launches cannot be split into pieces: a move waits for the end of such a launch.
- */
-static void reporting_put_whole(const struct program *program, struct frame *frame)
-{
-    frame_array(frame, "whole");
-    for (size_t i = 0; i < program->whole_count; i++) {
-        frame_map(frame, NULL);
-        agent_put_whole(frame, &program->whole[i]);
-        frame_end(frame);
-    }
     frame_end(frame);
 }
 
@@ -103,8 +88,7 @@ void explain_handle(struct peer *client, struct message *message)
     describe_program(agent, program, &frame);
     frame_bool(&frame, "named", vdev != PROGRAM_ALL_VDEVS);
     reporting_put_exclusions(agent, program, &frame);
-    reporting_put_whole(program, &frame);
-    frame_u64(&frame, "policy_moved", program->managed.moved);
+    put_explained(&frame, program);
     event_log_put_moves(agent, program, &frame);
     frame_array(&frame, "devices");
     for (uint32_t i = 0; i < program->vdev_count; i++) {
@@ -144,35 +128,6 @@ static void reporting_put_history(const struct agent *agent, const struct histor
     put_history(frame, history);
 }
 
-static void reporting_put_device(const struct agent *agent, uint32_t index, struct frame *frame)
-{
-    const struct governor *governor = agent->governor;
-    const struct ledger_device *device = &agent->ledger.devices[index];
-    const struct history none = {0};
-
-    frame_map(frame, NULL);
-    frame_string(frame, "name", device->name);
-    describe_entry(agent, index, frame);
-    frame_u64(frame, "held_bytes", device->held);
-    frame_u64(frame, "programs", device->accounts);
-    reporting_put_history(
-        agent, index < governor->history_count ? &governor->histories[index] : &none, frame);
-    frame_end(frame);
-}
-
-static void reporting_put_program(const struct agent *agent, const struct program *program,
-                                  struct frame *frame)
-{
-    const struct ledger_entry *entry = &program->vdevs[0].entry;
-
-    frame_map(frame, NULL);
-    describe_program(agent, program, frame);
-    frame_u64(frame, "capacity_bytes",
-              entry->device == LEDGER_NONE ? 0 : agent->ledger.devices[entry->device].own);
-    reporting_put_history(agent, &program->managed.history, frame);
-    frame_end(frame);
-}
-
 static void reporting_put_ended(const struct peer *client, struct frame *frame)
 {
     const struct governor *governor = client->agent->governor;
@@ -195,19 +150,36 @@ static void reporting_put_all(const struct peer *client, const struct program *p
                               uint32_t device, struct frame *frame)
 {
     const struct agent *agent = client->agent;
+    const struct governor *governor = agent->governor;
+    const struct history none = {0};
     bool all = !program && device == LEDGER_NONE;
 
     frame_array(frame, "devices");
     for (uint32_t i = 0; i < agent->ledger.count; i++) {
         const struct ledger_device *one = &agent->ledger.devices[i];
-        if (i == device || (all && (devices_entry(agent, i) || one->accounts)))
-            reporting_put_device(agent, i, frame);
+        if (i != device && !(all && (devices_entry(agent, i) || one->accounts)))
+            continue;
+        frame_map(frame, NULL);
+        frame_string(frame, "name", one->name);
+        describe_entry(agent, i, frame);
+        frame_u64(frame, "held_bytes", one->held);
+        frame_u64(frame, "programs", one->accounts);
+        reporting_put_history(agent, i < governor->history_count ? &governor->histories[i] : &none,
+                              frame);
+        frame_end(frame);
     }
     frame_end(frame);
     frame_array(frame, "apps");
-    for (const struct program *one = agent->programs; one; one = one->next)
-        if (one == program || (all && peer_sees(client, one->uid)))
-            reporting_put_program(agent, one, frame);
+    for (const struct program *one = agent->programs; one; one = one->next) {
+        uint32_t on = one->vdevs[0].entry.device;
+        if (one != program && !(all && peer_sees(client, one->uid)))
+            continue;
+        frame_map(frame, NULL);
+        describe_program(agent, one, frame);
+        frame_u64(frame, "capacity_bytes", on == LEDGER_NONE ? 0 : agent->ledger.devices[on].own);
+        reporting_put_history(agent, &one->managed.history, frame);
+        frame_end(frame);
+    }
     frame_end(frame);
     if (all) {
         reporting_put_ended(client, frame);

@@ -2,15 +2,11 @@
 #include <string.h>
 
 #include "agent/daemon/metrics/metrics_priv.h"
-#include "agent/protocol/request.h"
 #include "state/base/clock.h"
 
 const double histogram_bounds[BUCKETS] = {0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30};
 
-/*
- * Only these words are counted, so that no program can add others: some states of operations are
- * what a program answered.
- */
+/* Count only these words: an answer of a program may be a state, and must add none. */
 static const char *const counted_words[] = {
     /* What operations and requests come to. */
     RESULT_DONE, RESULT_ROLLED_BACK, RESULT_REFUSED, RESULT_EXPIRED, RESULT_CANCELED, RESULT_ENDED,
@@ -23,19 +19,6 @@ static const char *const counted_words[] = {
  */
 static const char *const counted_actions[] = {"grant",   "move",   "spill",  "wait",
                                               "suspend", "resume", "refuse", "prewarm"};
-
-/** The constant that equals the state of @event; NULL: it is not counted. */
-static const char *counts_word(const struct event *event)
-{
-    bool decides = strcmp(event->what, "policy") == 0;
-    const char *const *words = decides ? counted_actions : counted_words;
-    size_t count = decides ? ARRAY_SIZE(counted_actions) : ARRAY_SIZE(counted_words);
-
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(words[i], event->state) == 0)
-            return words[i];
-    return NULL;
-}
 
 enum tally_kind tally_kind(const struct tally *tally)
 {
@@ -50,9 +33,15 @@ enum tally_kind tally_kind(const struct tally *tally)
 
 static void counts_note_event(struct agent *agent, const struct event *event)
 {
-    const char *state = counts_word(event);
     struct counts *counts = agent->metrics ? &agent->metrics->counts : NULL;
+    bool decides = strcmp(event->what, "policy") == 0;
+    const char *const *words = decides ? counted_actions : counted_words;
+    size_t count = decides ? ARRAY_SIZE(counted_actions) : ARRAY_SIZE(counted_words);
+    const char *state = NULL; /* The constant that equals the event's. */
 
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(words[i], event->state) == 0)
+            state = words[i];
     if (!counts || !state)
         return;
     for (unsigned i = 0; i < counts->tally_count; i++) {
@@ -129,7 +118,7 @@ void metrics_stop(struct agent *agent)
 void metrics_finish(struct agent *agent)
 {
     if (agent->metrics)
-        endpoint_destroy(agent->metrics->endpoint);
+        free(agent->metrics->endpoint);
     free(agent->metrics);
     agent->metrics = NULL;
 }

@@ -1,5 +1,4 @@
 #include <errno.h>
-#include <limits.h>
 #include <microhttpd.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,28 +105,6 @@ static struct MHD_Response *endpoint_page(struct endpoint *endpoint, const struc
     return response;
 }
 
-static enum MHD_Result endpoint_refuse(struct MHD_Connection *connection, unsigned status)
-{
-    static char text[] = "There is only GET /metrics here.\n";
-    struct MHD_Response *response =
-        MHD_create_response_from_buffer(sizeof(text) - 1, text, MHD_RESPMEM_PERSISTENT);
-
-    if (!response)
-        return MHD_NO;
-    (void)MHD_add_response_header(response, "Connection", "close");
-    enum MHD_Result result = MHD_queue_response(connection, status, response);
-    MHD_destroy_response(response);
-    return result;
-}
-
-/** False for a page of another site that has a name for this address (DNS rebinding). */
-static bool endpoint_is_for_us(const struct scraper *scraper, struct MHD_Connection *connection)
-{
-    const char *host = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Host");
-
-    return scraper->local || exposition_host_is_local(host);
-}
-
 /** Queue @response, which may be NULL, and drop it. */
 static enum MHD_Result endpoint_queue(struct MHD_Connection *connection, unsigned status,
                                       struct MHD_Response *response)
@@ -139,14 +116,23 @@ static enum MHD_Result endpoint_queue(struct MHD_Connection *connection, unsigne
     return result;
 }
 
-static enum MHD_Result endpoint_metrics(struct endpoint *endpoint, const struct scraper *scraper,
-                                        struct MHD_Connection *connection)
+static enum MHD_Result endpoint_refuse(struct MHD_Connection *connection, unsigned status)
 {
-    const char *accepts = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Accept");
-    bool open = exposition_is_open(accepts);
-    struct MHD_Response *response = endpoint_page(endpoint, &scraper->who, open);
+    static char text[] = "There is only GET /metrics here.\n";
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(sizeof(text) - 1, text, MHD_RESPMEM_PERSISTENT);
 
-    return response ? MHD_queue_response(connection, MHD_HTTP_OK, response) : MHD_NO;
+    if (response)
+        (void)MHD_add_response_header(response, "Connection", "close");
+    return endpoint_queue(connection, status, response);
+}
+
+/** False for a page of another site that has a name for this address (DNS rebinding). */
+static bool endpoint_is_for_us(const struct scraper *scraper, struct MHD_Connection *connection)
+{
+    const char *host = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Host");
+
+    return scraper->local || exposition_host_is_local(host);
 }
 
 /** True when there is room for @scraper beside the other connections, and those of its user. */
@@ -212,8 +198,12 @@ static enum MHD_Result endpoint_answer(void *data, struct MHD_Connection *connec
         return endpoint_browse(endpoint, scraper, connection, *request);
     if (!endpoint_is_for_us(scraper, connection))
         return endpoint_refuse(connection, MHD_HTTP_FORBIDDEN);
-    if (gets && strcmp(url, "/metrics") == 0)
-        return endpoint_metrics(endpoint, scraper, connection);
+    if (gets && strcmp(url, "/metrics") == 0) {
+        const char *accepts = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Accept");
+        struct MHD_Response *response =
+            endpoint_page(endpoint, &scraper->who, exposition_is_open(accepts));
+        return response ? MHD_queue_response(connection, MHD_HTTP_OK, response) : MHD_NO;
+    }
     if (gets && !scraper->local && strcmp(url, "/") == 0)
         return endpoint_queue(connection, MHD_HTTP_OK, browser_page());
     return endpoint_refuse(connection, gets ? MHD_HTTP_NOT_FOUND : MHD_HTTP_METHOD_NOT_ALLOWED);
@@ -303,10 +293,7 @@ static void endpoint_drop(struct endpoint *endpoint, struct scraper *scraper)
     (void)shutdown(scraper->fd, SHUT_RDWR);
 }
 
-/**
- * Drop the oldest connection of TCP that is nobody's, when they are too many: whoever holds all of
- * them keeps nobody else from the port.
- */
+/** Of too many anonymous TCP connections drop the oldest, so that others can connect. */
 static void endpoint_make_room(struct endpoint *endpoint, const struct scraper *scraper)
 {
     struct scraper *oldest = NULL;
@@ -462,11 +449,9 @@ void endpoint_tick(struct endpoint *endpoint)
 
     endpoint_follow(&endpoint->unix_socket, settings->metrics);
     endpoint_follow(&endpoint->tcp, settings->metrics ? settings->metrics_port : 0);
-    for (struct scraper *one = endpoint->scrapers; one; one = one->next) {
-        if (one->dropped || now - one->who.since_ms < DEADLINE_MS)
-            continue;
-        endpoint_drop(endpoint, one);
-    }
+    for (struct scraper *one = endpoint->scrapers; one; one = one->next)
+        if (!one->dropped && now - one->who.since_ms >= DEADLINE_MS)
+            endpoint_drop(endpoint, one);
     browser_tick(&endpoint->browser);
 }
 
@@ -512,11 +497,6 @@ void endpoint_stop(struct endpoint *endpoint)
             MHD_destroy_response(endpoint->kept[i].response);
     browser_stop(&endpoint->browser);
     MHD_stop_daemon(endpoint->daemon);
-}
-
-void endpoint_destroy(struct endpoint *endpoint)
-{
-    free(endpoint);
 }
 
 void page_handle(struct peer *client, struct message *message)

@@ -51,9 +51,8 @@ char *metrics_page(struct agent *agent, const struct peer *viewer, bool open, si
 
 /** Listen. Returns NULL without memory, or where the HTTP library fails. */
 struct endpoint *endpoint_create(struct agent *agent);
-/** Close everything; the loop has to run before endpoint_destroy(). */
+/** Close everything; the loop has to run before the endpoint is freed. */
 void endpoint_stop(struct endpoint *endpoint);
-void endpoint_destroy(struct endpoint *endpoint);
 void endpoint_tick(struct endpoint *endpoint);
 
 #endif

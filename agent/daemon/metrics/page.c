@@ -1,11 +1,9 @@
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "agent/daemon/metrics/metrics_priv.h"
 #include "agent/daemon/operations/governor.h"
-#include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/operation.h"
 #include "agent/daemon/power/power.h"
 #include "agent/daemon/servers/servers.h"
@@ -31,14 +29,22 @@ struct page {
     size_t user_count;
 };
 
+/** A metric, and one of the ways in which its samples are written. */
 struct page_metric {
     struct metric head;
-    /** Writes the samples. */
     void (*put)(struct page *page);
-    /** Of one device, instead: its value; NAN: it has none. */
+    /** For each listed device: its value; NAN: it has none. */
     double (*device)(const struct page *page, uint32_t device);
-    /** Of one user, instead. */
-    double (*user)(const struct user_sum *user);
+    /** For each listed device: writes its samples. */
+    void (*put_device)(const struct page *page, uint32_t device);
+    /** Offsets of a uint64_t in struct metrics, ledger_device and user_sum. Not 0. */
+    size_t number, ledger, user;
+    double per; /**< How many of that number are one unit; 0: 1. */
+    /** Offset of a histogram in struct metrics. */
+    size_t histogram;
+    /** Names of the labels of tallies of this kind. */
+    const char *labels[3];
+    enum tally_kind tallies;
 };
 
 /* ---- the agent ---- */
@@ -58,11 +64,6 @@ static void page_connections(struct page *page)
     exposition_put_one(&page->text, page->agent->peer_count);
 }
 
-static void page_dropped(struct page *page)
-{
-    exposition_put_one(&page->text, (double)page->agent->metrics->dropped);
-}
-
 /* ---- devices ---- */
 
 static const struct ledger_device *page_ledger(const struct page *page, uint32_t device)
@@ -70,17 +71,16 @@ static const struct ledger_device *page_ledger(const struct page *page, uint32_t
     return &page->agent->ledger.devices[device];
 }
 
-static void page_device_info(struct page *page)
+static void page_device_info(const struct page *page, uint32_t device)
 {
-    for (uint32_t i = 0; i < page->agent->ledger.count; i++) {
-        const struct inventory_entry *entry = devices_entry(page->agent, i);
-        if (entry && page_ledger(page, i)->listed)
-            exposition_put(&page->text, "",
-                           (struct label[3]){{"device", page_ledger(page, i)->name},
-                                             {"kind", device_kind(&entry->info)},
-                                             {"model", entry->key.device}},
-                           1);
-    }
+    const struct inventory_entry *entry = devices_entry(page->agent, device);
+
+    if (entry)
+        exposition_put(&page->text, "",
+                       (struct label[3]){{"device", page_ledger(page, device)->name},
+                                         {"kind", device_kind(&entry->info)},
+                                         {"model", entry->key.device}},
+                       1);
 }
 
 static double page_device_up(const struct page *page, uint32_t device)
@@ -112,16 +112,6 @@ static double page_device_capacity(const struct page *page, uint32_t device)
     return bytes < LEDGER_BYTES_MAX ? (double)bytes : NAN;
 }
 
-static double page_device_granted(const struct page *page, uint32_t device)
-{
-    return (double)page_ledger(page, device)->reserved;
-}
-
-static double page_device_held(const struct page *page, uint32_t device)
-{
-    return (double)page_ledger(page, device)->held;
-}
-
 static double page_device_wanted(const struct page *page, uint32_t device)
 {
     return (double)page->uses[device].wanted_bytes;
@@ -138,23 +128,19 @@ static void page_put_metered(const struct page *page, uint32_t device, const cha
                    value);
 }
 
-static void page_device_busy(struct page *page)
+static void page_device_busy(const struct page *page, uint32_t device)
 {
-    for (uint32_t i = 0; i < page->agent->ledger.count; i++)
-        if (page_ledger(page, i)->listed)
-            page_put_metered(page, i, NULL, page->uses[i].busy_metered,
-                             (double)page->uses[i].busy_permil / 1000);
+    const struct device_use *use = &page->uses[device];
+
+    page_put_metered(page, device, NULL, use->busy_metered, (double)use->busy_permil / 1000);
 }
 
-static void page_device_transfers(struct page *page)
+static void page_device_transfers(const struct page *page, uint32_t device)
 {
-    for (uint32_t i = 0; i < page->agent->ledger.count; i++) {
-        const struct device_use *use = &page->uses[i];
-        if (!page_ledger(page, i)->listed)
-            continue;
-        page_put_metered(page, i, "from", use->transfers_metered, (double)use->from_bytes_s);
-        page_put_metered(page, i, "to", use->transfers_metered, (double)use->to_bytes_s);
-    }
+    const struct device_use *use = &page->uses[device];
+
+    page_put_metered(page, device, "from", use->transfers_metered, (double)use->from_bytes_s);
+    page_put_metered(page, device, "to", use->transfers_metered, (double)use->to_bytes_s);
 }
 
 static double page_gauge(const struct page *page, uint32_t device, enum meter_gauge gauge)
@@ -174,17 +160,16 @@ static double page_device_clock(const struct page *page, uint32_t device)
     return page_gauge(page, device, METER_CLOCK) * 1e6;
 }
 
-static void page_device_power(struct page *page)
+static void page_device_power(const struct page *page, uint32_t device)
 {
-    for (uint32_t i = 0; i < page->agent->ledger.count; i++) {
-        uint64_t mw;
-        if (page_ledger(page, i)->listed && power_reading(page->agent, i, &mw))
-            exposition_put(&page->text, "",
-                           (struct label[3]){
-                               {"device", page_ledger(page, i)->name},
-                               {"source", power_is_modelled(page->agent, i) ? "model" : "meter"}},
-                           (double)mw / MW);
-    }
+    bool modelled = power_is_modelled(page->agent, device);
+    uint64_t mw;
+
+    if (power_reading(page->agent, device, &mw))
+        exposition_put(&page->text, "",
+                       (struct label[3]){{"device", page_ledger(page, device)->name},
+                                         {"source", modelled ? "model" : "meter"}},
+                       (double)mw / MW);
 }
 
 static double page_device_cap(const struct page *page, uint32_t device)
@@ -209,26 +194,6 @@ static void page_programs(struct page *page)
     }
 }
 
-static double page_user_programs(const struct user_sum *user)
-{
-    return (double)user->programs;
-}
-
-static double page_user_granted(const struct user_sum *user)
-{
-    return (double)user->granted;
-}
-
-static double page_user_held(const struct user_sum *user)
-{
-    return (double)user->held;
-}
-
-static double page_user_busy(const struct user_sum *user)
-{
-    return (double)user->busy_permil / 1000;
-}
-
 /* ---- queues and operations ---- */
 
 static void page_queue(struct page *page)
@@ -247,16 +212,6 @@ static void page_queue(struct page *page)
     exposition_put_labelled(&page->text, "queue", "device", programs);
 }
 
-static void page_waits(struct page *page)
-{
-    exposition_put_one(&page->text, (double)page->agent->metrics->counts.waits);
-}
-
-static void page_wait_time(struct page *page)
-{
-    exposition_put_one(&page->text, (double)page->agent->metrics->counts.waited_ms / 1000);
-}
-
 static void page_under_way(struct page *page)
 {
     for (unsigned verb = 0; verb < REQUEST_VERBS; verb++) {
@@ -267,40 +222,19 @@ static void page_under_way(struct page *page)
     }
 }
 
-static void page_put_tallies(const struct page *page, enum tally_kind kind,
-                             const char *const names[3])
+static void page_put_tallies(const struct page *page, const struct page_metric *metric)
 {
     const struct counts *counts = &page->agent->metrics->counts;
 
     for (unsigned i = 0; i < counts->tally_count; i++) {
         const struct tally *tally = &counts->tallies[i];
-        if (tally_kind(tally) == kind)
+        if (tally_kind(tally) == metric->tallies)
             exposition_put(&page->text, "_total",
-                           (struct label[3]){{names[0], tally->what},
-                                             {names[1], tally->state},
-                                             {names[2], tally->by}},
+                           (struct label[3]){{metric->labels[0], tally->what},
+                                             {metric->labels[1], tally->state},
+                                             {metric->labels[2], tally->by}},
                            (double)tally->count);
     }
-}
-
-static void page_operations(struct page *page)
-{
-    page_put_tallies(page, TALLY_OPERATION, (const char *const[]){"operation", "result", "by"});
-}
-
-static void page_decisions(struct page *page)
-{
-    page_put_tallies(page, TALLY_POLICY, (const char *const[]){NULL, "action", NULL});
-}
-
-static void page_program_events(struct page *page)
-{
-    page_put_tallies(page, TALLY_PROGRAM, (const char *const[]){NULL, "event", NULL});
-}
-
-static void page_device_events(struct page *page)
-{
-    page_put_tallies(page, TALLY_DEVICE, (const char *const[]){NULL, "event", NULL});
 }
 
 static void page_put_histogram(const struct page *page, const struct histogram *histogram)
@@ -319,21 +253,6 @@ static void page_put_histogram(const struct page *page, const struct histogram *
     exposition_put(&page->text, "_count", NULL, (double)count);
 }
 
-static void page_downtimes(struct page *page)
-{
-    page_put_histogram(page, &page->agent->metrics->counts.downtimes);
-}
-
-static void page_moves(struct page *page)
-{
-    page_put_histogram(page, &page->agent->metrics->counts.moves);
-}
-
-static void page_copied(struct page *page)
-{
-    exposition_put_one(&page->text, (double)page->agent->metrics->counts.copied_bytes);
-}
-
 /* ---- the table ---- */
 
 static const struct page_metric metrics[] = {
@@ -345,11 +264,11 @@ static const struct page_metric metrics[] = {
      page_connections},
     {{"reseat_scrapers_dropped", "", "Scrapers that were refused, or that were too slow.",
       METRIC_COUNTER},
-     page_dropped},
+     .number = offsetof(struct metrics, dropped)},
 
     {{"reseat_device_info", "", "Always 1. The labels say which kind and model a device is.",
       METRIC_GAUGE},
-     page_device_info},
+     .put_device = page_device_info},
     {{"reseat_device_up", "", "1: the device can be used. 0: it is lost, or its server is.",
       METRIC_GAUGE},
      .device = page_device_up},
@@ -363,15 +282,15 @@ static const struct page_metric metrics[] = {
       "Share of recent time in which the device was at work: what its meter shows, or the sum of "
       "its programs.",
       METRIC_GAUGE},
-     page_device_busy},
+     .put_device = page_device_busy},
     {{"reseat_device_memory_capacity_bytes", "bytes", "Memory that programs may have.",
       METRIC_GAUGE},
      .device = page_device_capacity},
     {{"reseat_device_memory_granted_bytes", "bytes", "Memory that is granted to programs.",
       METRIC_GAUGE},
-     .device = page_device_granted},
+     .ledger = offsetof(struct ledger_device, reserved)},
     {{"reseat_device_memory_held_bytes", "bytes", "Memory that programs hold.", METRIC_GAUGE},
-     .device = page_device_held},
+     .ledger = offsetof(struct ledger_device, held)},
     {{"reseat_device_memory_wanted_bytes", "bytes", "Memory that programs there would use.",
       METRIC_GAUGE},
      .device = page_device_wanted},
@@ -379,11 +298,11 @@ static const struct page_metric metrics[] = {
       "Bytes transferred from the device and to it: what its meter shows, or the sum of its "
       "programs.",
       METRIC_GAUGE},
-     page_device_transfers},
+     .put_device = page_device_transfers},
     {{"reseat_device_power_watts", "watts",
       "Power that the device draws: what its meter shows, or computed from the load.",
       METRIC_GAUGE},
-     page_device_power},
+     .put_device = page_device_power},
     {{"reseat_device_power_cap_watts", "watts", "The power cap, where one is set.", METRIC_GAUGE},
      .device = page_device_cap},
     {{"reseat_device_temperature_celsius", "celsius", "Temperature, where a meter shows it.",
@@ -395,66 +314,98 @@ static const struct page_metric metrics[] = {
 
     {{"reseat_programs", "", "Programs by state.", METRIC_GAUGE}, page_programs},
     {{"reseat_user_programs", "", "Programs of a user, for those who may see them.", METRIC_GAUGE},
-     .user = page_user_programs},
+     .user = offsetof(struct user_sum, programs)},
     {{"reseat_user_memory_granted_bytes", "bytes", "Device memory granted to a user's programs.",
       METRIC_GAUGE},
-     .user = page_user_granted},
+     .user = offsetof(struct user_sum, granted)},
     {{"reseat_user_memory_held_bytes", "bytes", "Device memory that a user's programs hold.",
       METRIC_GAUGE},
-     .user = page_user_held},
+     .user = offsetof(struct user_sum, held)},
     {{"reseat_user_busy_ratio", "ratio",
       "The sum of the shares of devices that a user's programs use; 1 is one device.",
       METRIC_GAUGE},
-     .user = page_user_busy},
+     .user = offsetof(struct user_sum, busy_permil),
+     .per = 1000},
 
     {{"reseat_queue_length", "",
       "Calls that wait for memory, and suspended programs that wait for a device.", METRIC_GAUGE},
      page_queue},
-    {{"reseat_memory_waits", "", "Calls that have waited for memory.", METRIC_COUNTER}, page_waits},
+    {{"reseat_memory_waits", "", "Calls that have waited for memory.", METRIC_COUNTER},
+     .number = offsetof(struct metrics, counts.waits)},
     {{"reseat_memory_wait_seconds", "seconds", "The time for which calls waited for memory.",
       METRIC_COUNTER},
-     page_wait_time},
+     .number = offsetof(struct metrics, counts.waited_ms),
+     .per = 1000},
     {{"reseat_operations_running", "", "Operations under way.", METRIC_GAUGE}, page_under_way},
     {{"reseat_operations", "",
       "Moves and other operations that ended, by result and by who asked: a command, the policy, "
-      "or "
-      "the program that needed it.",
+      "or the program that needed it.",
       METRIC_COUNTER},
-     page_operations},
+     .labels = {"operation", "result", "by"},
+     .tallies = TALLY_OPERATION},
     {{"reseat_move_downtime_seconds", "seconds",
       "For how long moves, suspends and resumes stopped their programs.", METRIC_HISTOGRAM},
-     page_downtimes},
+     .histogram = offsetof(struct metrics, counts.downtimes)},
     {{"reseat_move_duration_seconds", "seconds", "How long moves, suspends and resumes took.",
       METRIC_HISTOGRAM},
-     page_moves},
+     .histogram = offsetof(struct metrics, counts.moves)},
     {{"reseat_move_copied_bytes", "bytes", "Bytes that moves, suspends and resumes copied.",
       METRIC_COUNTER},
-     page_copied},
+     .number = offsetof(struct metrics, counts.copied_bytes)},
     {{"reseat_policy_decisions", "", "Decisions of the policy that were carried out.",
       METRIC_COUNTER},
-     page_decisions},
+     .labels = {NULL, "action"},
+     .tallies = TALLY_POLICY},
     {{"reseat_program_events", "",
       "What happened to programs: connected, ended, lost-device, recovered and others.",
       METRIC_COUNTER},
-     page_program_events},
+     .labels = {NULL, "event"},
+     .tallies = TALLY_PROGRAM},
     {{"reseat_device_events", "", "What happened to devices: lost, back, drain.", METRIC_COUNTER},
-     page_device_events},
+     .labels = {NULL, "event"},
+     .tallies = TALLY_DEVICE},
 };
+
+static double page_number(const struct page_metric *metric, const void *of, size_t offset)
+{
+    const uint64_t *number = (const void *)((const char *)of + offset);
+
+    return (double)*number / (metric->per > 0 ? metric->per : 1);
+}
+
+static void page_put_device(struct page *page, const struct page_metric *metric, uint32_t device)
+{
+    const struct ledger_device *own = page_ledger(page, device);
+
+    if (metric->put_device)
+        metric->put_device(page, device);
+    else if (metric->device || metric->ledger)
+        exposition_put_labelled(&page->text, "device", own->name,
+                                metric->device ? metric->device(page, device)
+                                               : page_number(metric, own, metric->ledger));
+}
 
 static void page_put_metric(struct page *page, const struct page_metric *metric)
 {
+    const struct metrics *numbers = page->agent->metrics;
     char uid[16];
 
     exposition_begin(&page->text, &metric->head);
     if (metric->put)
         metric->put(page);
-    for (uint32_t i = 0; metric->device && i < page->agent->ledger.count; i++)
+    if (metric->number)
+        exposition_put_one(&page->text, page_number(metric, numbers, metric->number));
+    if (metric->histogram)
+        page_put_histogram(page, (const void *)((const char *)numbers + metric->histogram));
+    if (metric->labels[1])
+        page_put_tallies(page, metric);
+    for (uint32_t i = 0; i < page->agent->ledger.count; i++)
         if (page_ledger(page, i)->listed)
-            exposition_put_labelled(&page->text, "device", page_ledger(page, i)->name,
-                                    metric->device(page, i));
+            page_put_device(page, metric, i);
     for (size_t i = 0; metric->user && i < page->user_count; i++) {
         (void)snprintf(uid, sizeof(uid), "%u", (unsigned)page->users[i].uid);
-        exposition_put_labelled(&page->text, "user", uid, metric->user(&page->users[i]));
+        exposition_put_labelled(&page->text, "user", uid,
+                                page_number(metric, &page->users[i], metric->user));
     }
 }
 

@@ -1,19 +1,14 @@
 #include <errno.h>
-#include <inttypes.h>
 #include <string.h>
 
-#include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/governor.h"
-#include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/verbs.h"
 #include "state/base/bytes/size.h"
 
 /* What is granted ahead of need is a device's first grant, divided by so many at least. */
 #define SHARES_LEAST 4
 
-/**
- * Number of virtual devices of @op that would move to @device. Those already there do not count.
- */
+/** Bits: the virtual devices of @op that would move to @device; not those already there. */
 static unsigned admit_arriving(const struct operation *op, uint32_t device)
 {
     unsigned vdevs = 0;
@@ -39,10 +34,7 @@ static bool admit_may_spill(const struct program *program, unsigned vdevs)
     return may;
 }
 
-/**
- * Bytes of @program still on @device after an on-demand move away. If it returns, it needs no
- * further memory for them.
- */
+/** Bytes left on @device by an on-demand move: a return needs no more memory for them. */
 static uint64_t admit_left_behind(const struct program *program, uint32_t device)
 {
     uint64_t bytes = 0;
@@ -126,10 +118,7 @@ static void admit_refuse(const struct agent *agent, const struct operation *op, 
              users[0] ? " beside " : "", users, admit_advice(device, users[0]));
 }
 
-/**
- * Grant each virtual device all that it wants. If that does not fit, grant its minimum and a share
- * of the rest.
- */
+/** Grant each virtual device what it wants, or its minimum and a share of the rest. */
 static void admit_share_room(struct operation *op, unsigned vdevs, uint64_t room, uint64_t wanted,
                              uint64_t least)
 {
@@ -185,10 +174,7 @@ int admit_request(struct agent *agent, struct operation *op, const struct invent
         return -ENOSPC;
     }
     admit_share_room(op, vdevs, room, wanted, least);
-    /*
-     * With free memory left, grant a little more than is needed now, so that the program's next
-     * allocations need no request.
-     */
+    /* Where more is free, grant a little more: the next allocations need no request. */
     unsigned shares = (unsigned)__builtin_popcount(vdevs);
     shares = shares > SHARES_LEAST ? shares : SHARES_LEAST;
     for (uint32_t i = 0; i < program->vdev_count && wanted <= room; i++) {
@@ -249,10 +235,7 @@ static void admit_arrive(struct agent *agent, const struct operation *op, uint32
         losses_arrived(agent, vdev->entry.device);
 }
 
-/**
- * Queue the virtual device, which is or will be suspended. If the policy suspended it, the policy
- * also resumes it.
- */
+/** Queue a virtual device that is suspended; the policy resumes what it suspended. */
 static void admit_queue(struct agent *agent, const struct operation *op, uint32_t index)
 {
     struct program_device *vdev = &op->program->vdevs[index];
@@ -262,33 +245,14 @@ static void admit_queue(struct agent *agent, const struct operation *op, uint32_
     pending_queue(agent, pending_of(agent, op->program, 1u << index), vdev);
 }
 
-static void admit_leave(struct agent *agent, const struct operation *op, uint32_t index)
-{
-    struct program_device *vdev = &op->program->vdevs[index];
-
-    ledger_place(&agent->ledger, &vdev->entry, LEDGER_NONE);
-    vdev->suspended = true;
-    admit_queue(agent, op, index);
-}
-
-static void admit_count_move(struct agent *agent, struct managed *managed)
-{
-    struct governor *governor = agent->governor;
-    uint64_t now = uv_now(&agent->loop);
-
-    managed->moved_ms[managed->moved++ % PROGRAM_MOVES_MAX] = now;
-    governor->moved_ms[governor->moved++ % GOVERN_MOVES_MAX] = now;
-}
-
 void admit_fail(struct agent *agent, const struct operation *op, const struct operation_end *end)
 {
-    const char *result = end->result, *reason = end->reason;
-    bool lasting = end->lasting;
+    const char *result = end->result;
     struct program *program = op->program;
     bool refused = strcmp(result, RESULT_REFUSED) == 0;
-    enum program_exclusion_cause cause = lasting   ? EXCLUSION_BUILD
-                                         : refused ? EXCLUSION_REFUSED
-                                                   : EXCLUSION_FAILED;
+    enum program_exclusion_cause cause = end->lasting ? EXCLUSION_BUILD
+                                         : refused    ? EXCLUSION_REFUSED
+                                                      : EXCLUSION_FAILED;
 
     if (strcmp(result, RESULT_AGAIN) == 0 || strcmp(result, RESULT_ENDED) == 0 ||
         strcmp(result, RESULT_UNKNOWN) == 0)
@@ -296,19 +260,21 @@ void admit_fail(struct agent *agent, const struct operation *op, const struct op
     if (op->target != LEDGER_NONE && cause == EXCLUSION_FAILED && ledger_sync_believe(program))
         losses_failed(agent, op->target);
     /* Record the failure for requests of operators too: the policy need not repeat it. */
-    if (op->target != LEDGER_NONE && (op->ours || lasting))
-        exclusions_add(agent, program, op->target, cause, reason);
+    if (op->target != LEDGER_NONE && (op->ours || end->lasting))
+        exclusions_add(agent, program, op->target, cause, end->reason);
     else if (op->ours)
         exclusions_rest(agent, program);
     if (op->ours) {
         snprintf(program->managed.why, sizeof(program->managed.why), "its %s was %s: %.180s",
-                 operation_name(op), refused ? "refused" : "rolled back", reason);
+                 operation_name(op), refused ? "refused" : "rolled back", end->reason);
     }
 }
 
 void admit_settle(struct agent *agent, const struct operation *op, const struct operation_end *end)
 {
+    struct governor *governor = agent->governor;
     struct program *program = op->program;
+    struct managed *managed = &program->managed;
     bool suspends = op->verb == REQUEST_SUSPEND;
     unsigned moved = end->moved;
 
@@ -317,28 +283,33 @@ void admit_settle(struct agent *agent, const struct operation *op, const struct 
         if (!(op->vdevs & (1u << i)))
             continue;
         if (moved & (1u << i) && suspends) {
-            admit_leave(agent, op, i);
+            ledger_place(&agent->ledger, &vdev->entry, LEDGER_NONE);
+            vdev->suspended = true;
+            admit_queue(agent, op, i);
         } else if (moved & (1u << i)) {
             admit_arrive(agent, op, i);
         } else if (vdev->entry.target == op->target) {
             vdev->arrived = false;
             ledger_keep(&agent->ledger, &vdev->entry, LEDGER_NONE, 0);
+            /* It may not learn in time that the operation ended. */
             if (suspends && program->unresponsive)
-                admit_queue(agent, op, i); /* An unresponsive program may not learn in time that the
-                                              operation ended. */
+                admit_queue(agent, op, i);
         }
         if (!suspends && moved & (1u << i))
             vdev->chosen = op->chosen;
+        /* The operator wants it to stay suspended, also where the policy had suspended it. */
         if (suspends && !op->ours)
-            vdev->displaced = false; /* If the policy had suspended it, the operator now wants it to
-                                        stay suspended. */
+            vdev->displaced = false;
     }
     if (moved == 0) {
         admit_fail(agent, op, end);
     } else {
-        program->managed.rest_ms = 0;
-        if (op->ours && !suspends && op->asked.manner != REQUEST_NEEDED)
-            admit_count_move(agent, &program->managed);
+        managed->rest_ms = 0;
+        if (op->ours && !suspends && op->asked.manner != REQUEST_NEEDED) {
+            uint64_t now = uv_now(&agent->loop);
+            managed->moved_ms[managed->moved++ % PROGRAM_MOVES_MAX] = now;
+            governor->moved_ms[governor->moved++ % GOVERN_MOVES_MAX] = now;
+        }
         if (!suspends)
             pending_answer(agent, program, moved, WAY_AGAIN, "the program is on another device");
         programs_save(agent, program);

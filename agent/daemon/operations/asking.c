@@ -2,29 +2,21 @@
 #include <string.h>
 
 #include "agent/daemon/agent_messages.h"
-#include "agent/daemon/event_log.h"
 #include "agent/daemon/metrics/metrics.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/verbs.h"
 #include "agent/daemon/power/power.h"
 #include "agent/protocol/common_messages.h"
 #include "state/base/clock.h"
-#include "state/driver/device_key.h"
 
 /* Requests to programs, and programs' answers. */
 
 #define UNANSWERED_MAX 5 /* Seconds, each with a query. */
 
-/*
- * A program rolls back by itself when its deadline passes. The agent waits this much longer for its
- * report.
- */
+/* After its deadline a program rolls back by itself, and has so long to report it. */
 #define GRACE_MS 2000
 
-/*
- * After this many attempts, a program whose memory grows during the request moves with its present
- * grant or not at all.
- */
+/* After so many attempts, a growing program moves with its present grant or not at all. */
 #define TRIES_MAX 3
 
 static void asking_put_numbers(struct frame *frame, const char *key, const uint64_t *numbers,
@@ -36,10 +28,7 @@ static void asking_put_numbers(struct frame *frame, const char *key, const uint6
     frame_end(frame);
 }
 
-/**
- * Write the grants of @op. @again: also write the memory that the agent knows is wanted, so that
- * the program can report if it needs more by now.
- */
+/** Write @op's grants. @again: also the known demand: the program reports if it needs more. */
 static void asking_put_grants(struct frame *frame, const struct operation *op, bool again)
 {
     size_t count = op->program->vdev_count;
@@ -107,6 +96,8 @@ int operation_begin(struct agent *agent, const struct operation *wish,
     if (op->client)
         op->client->request = NULL; /* The operation notes its own events, also a refusal. */
     op->begun_ms = uv_now(&agent->loop);
+    if (op->expires_ms)
+        op->expires_ms += GRACE_MS;
     op->asked.vdev = wish->vdev == PROGRAM_ALL_VDEVS ? REQUEST_ALL_VDEVS : (uint32_t)wish->vdev;
     program_device_names(agent, op->program, wish->vdev, true, op->from, sizeof(op->from));
     if (target)
@@ -114,7 +105,6 @@ int operation_begin(struct agent *agent, const struct operation *wish,
     else if (op->verb == REQUEST_RESUME)
         program_device_names(agent, op->program, wish->vdev, false, op->to, sizeof(op->to));
     uint64_t timeout_ms = op->asked.timeout_ms;
-    op->expires_ms = timeout_ms ? uv_now(&agent->loop) + timeout_ms + GRACE_MS : 0;
     op->asked.deadline_ns = timeout_ms ? clock_now_ns() + timeout_ms * 1000000 : 0;
     asking_send(agent, op, target);
     return 0;
@@ -148,10 +138,7 @@ void asking_expire(struct agent *agent, struct operation *op)
         &(struct operation_end){.result = RESULT_EXPIRED, .reason = "it did not answer in time"});
 }
 
-/**
- * Find the operation that @message of @program answers. NULL: it is settled, or is another
- * program's.
- */
+/** The operation that @message of @program answers. NULL: it is settled, or another's. */
 static struct operation *asking_answered(const struct program *program,
                                          const msgpack_object *message)
 {
@@ -164,9 +151,7 @@ static struct operation *asking_answered(const struct program *program,
     return op;
 }
 
-/**
- * True while the program moves to another device or prepares one, after it received the request.
- */
+/** True while the program, which has the request, moves to or prepares another device. */
 static bool asking_moves(const struct operation *op, const struct program *program)
 {
     return op->program == program && op->state == OPERATION_SENT &&
@@ -333,9 +318,7 @@ static void asking_end_all(struct agent *agent, struct program *program, const c
                            const char *does, const char *follows, const char *result,
                            const char *reason)
 {
-    struct operation *next;
-
-    for (struct operation *op = agent->operations; op; op = next) {
+    for (struct operation *op = agent->operations, *next; op; op = next) {
         next = op->next;
         if (op->program != program || op->state != OPERATION_SENT ||
             !(OPERATIONS_REPORTED & OPERATION_BIT(op->verb)))
@@ -363,16 +346,7 @@ void asking_unreachable(struct agent *agent, struct program *program, bool ended
  * does not count.
  */
 
-static bool asking_awaits(const struct agent *agent, const struct program *program)
-{
-    return program->managed.shrinks || power_awaits(program) ||
-           operation_sent(agent, program, OPERATIONS_REPORTED);
-}
-
-/**
- * End the program's requests with errors to the waiting clients. The policy then chooses other
- * programs.
- */
+/** End its requests with errors to waiting clients; the policy then chooses others. */
 static void asking_give_up(struct agent *agent, struct program *program)
 {
     program->unanswered = 0;
@@ -399,7 +373,10 @@ void liveness_look(struct agent *agent, struct program *program)
 {
     struct frame frame;
 
-    if (!program->peer || !asking_awaits(agent, program)) {
+    bool owes = program->managed.shrinks || power_awaits(program) ||
+                operation_sent(agent, program, OPERATIONS_REPORTED);
+
+    if (!program->peer || !owes) {
         program->unanswered = 0;
     } else if (++program->unanswered == UNANSWERED_MAX) {
         asking_give_up(agent, program);

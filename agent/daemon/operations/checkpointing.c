@@ -13,16 +13,6 @@ static bool checkpointing_repeats(const struct program *program)
     return program->images && program->images->every_ms;
 }
 
-/** Ask the program to release what it keeps for the last image. */
-static void checkpointing_let_go(struct agent *agent, struct program *program)
-{
-    struct operation wish = operation_of(program, REQUEST_CHECKPOINT, PROGRAM_ALL_VDEVS, NULL);
-
-    wish.asked.ends = true;
-    (void)!operation_begin(agent, &wish,
-                           NULL); /* Without memory for the request, the program keeps it. */
-}
-
 static void checkpointing_settle(struct agent *agent, struct program *program,
                                  const struct operation *op, const char *image)
 {
@@ -60,10 +50,14 @@ void checkpointing_answered(struct agent *agent, const struct operation *op,
         checkpointing_settle(agent, program, op, image);
     else if (op->ours)
         field_text(message, "reason", program->images->problem, sizeof(program->images->problem));
-    if (op->asked.keeps && !checkpointing_repeats(program))
-        checkpointing_let_go(agent, program);
+    if (op->asked.keeps && !checkpointing_repeats(program)) {
+        /* Ask the program to release what it keeps for the last image. */
+        struct operation wish = operation_of(program, REQUEST_CHECKPOINT, PROGRAM_ALL_VDEVS, NULL);
+        wish.asked.ends = true;
+        (void)!operation_begin(agent, &wish, NULL); /* Without memory, the program keeps it. */
+    }
     if (op->asked.parks)
-        resume_later(agent, program, op->ran);
+        (void)resume_later(agent, program, op->ran, LEDGER_NONE);
 }
 
 /** A program that is not connected or is suspended makes its next image when it is back. */
@@ -101,8 +95,7 @@ static void checkpointing_end(struct peer *client, struct program *program)
         if (op->program == program && op->verb == REQUEST_CHECKPOINT)
             op->asked.every_ms = 0;
     programs_save(client->agent, program);
-    if (operation_begin(client->agent, &wish, NULL))
-        client_no_memory(client);
+    (void)!operation_begin(client->agent, &wish, NULL);
 }
 
 void checkpointing_handle(struct peer *client, struct message *message)
@@ -124,6 +117,5 @@ void checkpointing_handle(struct peer *client, struct message *message)
     wish.asked.keeps = wish.asked.every_ms || checkpointing_repeats(program);
     for (size_t i = 0; i < program->vdev_count; i++)
         wish.ran |= program->vdevs[i].suspended ? 0 : 1u << i;
-    if (operation_begin(client->agent, &wish, NULL))
-        client_no_memory(client);
+    (void)!operation_begin(client->agent, &wish, NULL);
 }

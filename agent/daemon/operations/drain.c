@@ -1,9 +1,8 @@
 #include <string.h>
 
 #include "agent/daemon/event_log.h"
-#include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/governor.h"
-#include "agent/daemon/operations/grants.h"
+#include "agent/daemon/operations/verbs.h"
 #include "agent/protocol/common_messages.h"
 
 #define IN_MS_MAX 10000000000ull
@@ -36,10 +35,7 @@ bool drain_refuses(const struct agent *agent, const char *name, char *ret_reason
     return true;
 }
 
-/**
- * The reason why it is not asked to move or is kept off other devices, if known; otherwise the
- * reason of its last step.
- */
+/** The reason why it is kept where it is, if known; else its last step's reason. */
 const char *drain_stay_reason(const struct agent *agent, const struct program *program)
 {
     const struct managed *managed = &program->managed;
@@ -114,11 +110,6 @@ void drain_notify(const struct agent *agent, const struct program *program)
 
 /* ---- when ---- */
 
-static bool drain_is_empty(const struct ledger_device *device)
-{
-    return !device->accounts && !device->reserved;
-}
-
 void drain_tick(struct agent *agent)
 {
     struct governor *governor = agent->governor;
@@ -126,7 +117,8 @@ void drain_tick(struct agent *agent)
 
     for (uint32_t i = 0; i < agent->ledger.count; i++) {
         struct ledger_device *device = &agent->ledger.devices[i];
-        if (!device->drains_ms || (now < device->drains_ms && !drain_is_empty(device)))
+        if (!device->drains_ms ||
+            (now < device->drains_ms && (device->accounts || device->reserved)))
             continue;
         unsigned there, told;
         device->drains = true;
@@ -188,7 +180,7 @@ static void drain_begin(struct peer *client, uint32_t index, const struct reques
     struct frame frame;
 
     in_ms = in_ms < IN_MS_MAX ? in_ms : IN_MS_MAX;
-    if (in_ms && !device->drains && !drain_is_empty(device)) {
+    if (in_ms && !device->drains && (device->accounts || device->reserved)) {
         device->drains_ms = uv_now(&agent->loop) + in_ms;
         device->announced = ++agent->governor->events;
     } else {

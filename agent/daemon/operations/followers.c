@@ -1,7 +1,6 @@
 #include <string.h>
 
 #include "agent/daemon/agent_messages.h"
-#include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/verbs.h"
 
 /*
@@ -20,10 +19,7 @@ void followers_cancel(struct agent *agent, struct operation *op, bool gone)
         operation_settle(agent, op, NULL);
 }
 
-/**
- * True where @op moves a program off the device that @follower drains. Every operation concerns a
- * rebalance.
- */
+/** True where @op moves a program off what @follower drains; of a rebalance, always. */
 static bool followers_concerns(const struct agent *agent, const struct operation *follower,
                                const struct operation *op)
 {
@@ -129,26 +125,19 @@ void followers_answer(struct peer *client, const struct operation *op, bool drai
     peer_send(client, &frame);
 }
 
-static void followers_finish(struct agent *agent, struct operation *follower)
-{
-    char reason[64];
-
-    followers_answer(follower->client, follower, true);
-    snprintf(reason, sizeof(reason), "%u moved, %u failed to", follower->done, follower->failed);
-    operation_settle(agent, follower,
-                     &(struct operation_end){.result = RESULT_DONE, .reason = reason});
-}
-
 void followers_tick(struct agent *agent)
 {
-    struct operation *next;
-
-    for (struct operation *op = agent->operations; op; op = next) {
+    for (struct operation *op = agent->operations, *next; op; op = next) {
         next = op->next;
         if (!followers_is_one(op) || agent->changed || followers_waits(agent, op))
             continue;
-        if (op->done + op->failed >= BALANCE_MAX || !operation_next(agent, op))
-            followers_finish(agent, op);
+        if (op->done + op->failed < BALANCE_MAX && operation_next(agent, op))
+            continue;
+        char reason[64];
+        followers_answer(op->client, op, true);
+        snprintf(reason, sizeof(reason), "%u moved, %u failed to", op->done, op->failed);
+        operation_settle(agent, op,
+                         &(struct operation_end){.result = RESULT_DONE, .reason = reason});
     }
 }
 
@@ -168,28 +157,16 @@ void followers_add(struct peer *client, enum request_verb verb, uint32_t device,
                    uint64_t timeout_ms)
 {
     struct agent *agent = client->agent;
-    struct operation wish = {.verb = verb,
-                             .client = client,
-                             .by_pid = client->pid,
-                             .by_uid = client->uid,
-                             .asked.timeout_ms = timeout_ms,
-                             .target = device};
+    struct operation wish = operation_of(NULL, verb, PROGRAM_ALL_VDEVS, client);
 
-    struct operation *op = operation_add(agent, &wish);
-
-    if (!op) {
-        client_no_memory(client);
-        return;
-    }
-    op->expires_ms = op->asked.timeout_ms ? uv_now(&agent->loop) + op->asked.timeout_ms : 0;
-    agent->changed = true;
+    wish.asked.timeout_ms = timeout_ms;
+    wish.target = device;
+    agent->changed = operation_add(agent, &wish) || agent->changed;
 }
 
 void followers_undone(struct agent *agent, uint32_t device)
 {
-    struct operation *next;
-
-    for (struct operation *op = agent->operations; op; op = next) {
+    for (struct operation *op = agent->operations, *next; op; op = next) {
         next = op->next;
         if (op->verb == REQUEST_DRAIN && op->target == device) {
             peer_error(op->client, ERR_FAILED,

@@ -3,11 +3,8 @@
 #include <string.h>
 
 #include "agent/daemon/costs/costs.h"
-#include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/governor.h"
-#include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/verbs.h"
-#include "agent/daemon/peers.h"
 #include "agent/daemon/power/power.h"
 
 static const struct operation_kind operation_kinds[REQUEST_VERBS] = {
@@ -109,10 +106,7 @@ void govern_reloaded(struct agent *agent)
 
 /* ---- what follows ---- */
 
-/**
- * Carry out one step for the waiting programs, in their order. False when all of them continue to
- * wait.
- */
+/** Do one step for the waiting programs, in their order. False: all continue to wait. */
 static bool govern_serve_queue(struct agent *agent)
 {
     struct governor *governor = agent->governor;
@@ -216,15 +210,10 @@ static void govern_sample_program(struct program *program, uint64_t now)
         history_add(&program->managed.history, now, granted, held);
 }
 
-/**
- * Do what is due for each program, all in one pass: a thousand programs are in no cache. @tick: a
- * second has passed.
- */
+/** Do the due work of all programs in one pass (no cache holds them). @tick: each second. */
 static void govern_look(struct agent *agent, bool tick)
 {
-    struct program *next;
-
-    for (struct program *program = agent->programs; program; program = next) {
+    for (struct program *program = agent->programs, *next; program; program = next) {
         next = program->next;
         if (tick && program_sweep(agent, program))
             continue;

@@ -1,11 +1,9 @@
 #include "agent/daemon/messages/messages.h"
-#include <string.h>
 #include <unistd.h>
 
 #include "agent/daemon/event_log.h"
-#include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/governor.h"
-#include "agent/daemon/operations/grants.h"
+#include "agent/daemon/operations/verbs.h"
 #include "agent/protocol/common_messages.h"
 #include "state/base/files/access.h"
 
@@ -53,18 +51,6 @@ static void ledger_sync_withhold(struct agent *agent, struct program *program)
     agent->changed = true;
 }
 
-/** The program has returned the memory that it was asked for, or as much as it could. */
-static void ledger_sync_end_shrink(struct agent *agent, struct program *program, uint32_t device)
-{
-    uint64_t granted = 0;
-
-    for (size_t i = 0; i < program->vdev_count; i++)
-        granted += program->vdevs[i].entry.device == device ? program->vdevs[i].entry.granted : 0;
-    program->managed.shrinks = false;
-    if (granted > program->managed.shrink_to)
-        ledger_sync_withhold(agent, program);
-}
-
 void grants_return(struct peer *peer, struct message *message)
 {
     struct agent *agent = peer->agent;
@@ -80,19 +66,21 @@ void grants_return(struct peer *peer, struct message *message)
     uint64_t granted = vdev->entry.granted;
     ledger_set_granted(&agent->ledger, &vdev->entry,
                        given.bytes < granted ? granted - given.bytes : 0);
-    /*
-     * The returned memory is not held any more, although the program's status does not say so yet.
-     */
+    /* The returned memory is no longer held, though the status does not say so yet. */
     if (vdev->entry.held > vdev->entry.granted)
         ledger_set_held(&agent->ledger, &vdev->entry, vdev->entry.granted);
     vdev->exchanged_ms = uv_now(&agent->loop);
     if (program->managed.shrinks) {
-        ledger_sync_end_shrink(agent, program, vdev->entry.device);
+        /* It has returned the memory that it was asked for, or as much as it could. */
+        granted = 0;
+        for (size_t i = 0; i < program->vdev_count; i++)
+            if (program->vdevs[i].entry.device == vdev->entry.device)
+                granted += program->vdevs[i].entry.granted;
+        program->managed.shrinks = false;
+        if (granted > program->managed.shrink_to)
+            ledger_sync_withhold(agent, program);
     } else if (vdev->wanted > vdev->entry.granted) {
-        /*
-         * An unrequested return: the program needs no more than the rest, although its status does
-         * not say so yet.
-         */
+        /* Returned unasked: the program needs no more than the rest. */
         vdev->wanted = vdev->entry.granted;
         vdev->device_bytes = vdev->entry.held;
     }
@@ -105,10 +93,7 @@ void grants_look(struct agent *agent, struct program *program)
     struct managed *managed = &program->managed;
 
     if (managed->shrinks && now >= managed->shrink_until_ms) {
-        /*
-         * Nothing was returned: the program has no unused memory, and may not be able to give up
-         * used memory.
-         */
+        /* Nothing came back: it has no unused memory, and may need what it uses. */
         managed->shrinks = false;
         ledger_sync_withhold(agent, program);
     }
@@ -120,21 +105,12 @@ void grants_look(struct agent *agent, struct program *program)
 
 /* ---- what programs say of what they have ---- */
 
-static uint32_t ledger_sync_device_of(struct agent *agent, const struct program_device *vdev)
-{
-    return vdev->has_device && !vdev_is_off(vdev) ? devices_index_of_key(agent, &vdev->device)
-                                                  : LEDGER_NONE;
-}
-
 bool ledger_sync_believe(const struct program *program)
 {
     return access_may_manage(geteuid(), program->uid);
 }
 
-/**
- * The part of the bytes that @program reports to hold which counts. For another user's program that
- * is at most its grant.
- */
+/** The reported bytes that count: of another user's program at most its grant. */
 static uint64_t ledger_sync_believed(const struct program *program, uint64_t bytes,
                                      uint64_t granted)
 {
@@ -161,7 +137,9 @@ static void ledger_sync_place_sources(struct agent *agent, const struct program 
 static void ledger_sync_place(struct agent *agent, struct program_device *vdev)
 {
     struct ledger *ledger = &agent->ledger;
-    uint32_t device = ledger_sync_device_of(agent, vdev);
+    uint32_t device = vdev->has_device && !vdev_is_off(vdev)
+                          ? devices_index_of_key(agent, &vdev->device)
+                          : LEDGER_NONE;
 
     if (device == vdev->entry.device)
         return;
@@ -174,10 +152,7 @@ static void ledger_sync_place(struct agent *agent, struct program_device *vdev)
     agent->changed = true;
 }
 
-/**
- * Only the first virtual device on a device reports what all of them hold: distribute it by their
- * grants.
- */
+/** The first virtual device on a device reports the memory of all: divide it by grants. */
 static void ledger_sync_spread_held(struct ledger *ledger, struct program *program, size_t first)
 {
     struct program_device *vdev = &program->vdevs[first];
@@ -268,9 +243,7 @@ bool ledger_sync_awaited(const struct agent *agent)
     return any && uv_now(&agent->loop) < agent->governor->await_until_ms;
 }
 
-/**
- * Bytes that the program may allocate before it asks; or those that it allocated without a grant.
- */
+/** Bytes that it may allocate before it asks, or that it allocated without a grant. */
 static uint64_t ledger_sync_first_grant(struct agent *agent, const struct program *program,
                                         struct program_device *vdev, bool first)
 {
@@ -296,10 +269,7 @@ static uint64_t ledger_sync_first_grant(struct agent *agent, const struct progra
     return bytes;
 }
 
-/**
- * A program that has not used OpenCL reports nothing of its devices: only the start device is
- * known, and is kept.
- */
+/** Before it uses OpenCL, a program reports nothing: its start device is kept. */
 static bool ledger_sync_says_something(const msgpack_object *hello)
 {
     const msgpack_object *vdevs;

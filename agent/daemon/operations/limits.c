@@ -1,20 +1,16 @@
 #include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "agent/daemon/agent_messages.h"
 #include "agent/daemon/event_log.h"
 #include "agent/daemon/operations/governor.h"
-#include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/operation.h"
 #include "agent/daemon/power/power.h"
 #include "state/base/bytes/size.h"
 #include "state/base/clock.h"
 
-/*
- * Tell programs that they may use more of @device than @before (bytes, as from ledger_lasting()).
- */
+/* Tell programs that they may use more of @device than @before, of ledger_lasting(). */
 static void limits_capacity_notify_more(const struct agent *agent,
                                         const struct ledger_device *device, uint64_t before)
 {
@@ -34,7 +30,7 @@ static void limits_list_device(struct agent *agent, const struct inventory_entry
 {
     uint64_t before = ledger_lasting(device);
     uint64_t own = devinfo_scalar(&entry->info, CL_DEVICE_GLOBAL_MEM_SIZE, 0);
-    uint64_t said = device_settings_memory(agent, entry);
+    uint64_t said = device_settings_said(agent, entry).memory;
     char text[PROTOCOL_TEXT_MAX];
 
     own = own && own < LEDGER_BYTES_MAX ? own : LEDGER_BYTES_MAX;

@@ -1,7 +1,6 @@
 #include "agent/daemon/event_log.h"
-#include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/governor.h"
-#include "agent/daemon/operations/grants.h"
+#include "agent/daemon/operations/verbs.h"
 #include "state/driver/served.h"
 
 /*
@@ -25,8 +24,7 @@
  * Mark a device as lost, and send no program there.
  *
  * @longer  Wait twice as long as last time before the next query, so that a program that often
- * loses
- *        the device does not keep all others off it.
+ *          loses the device does not keep all others off it.
  */
 static void losses_take_away(struct agent *agent, uint32_t index, bool longer, const char *why)
 {
@@ -49,35 +47,27 @@ static void losses_give_back(struct agent *agent, struct ledger_device *device, 
     event_log_device(agent, device->name, "back", why);
 }
 
-/** @program reported the loss of its device: queue it for another device. */
-static void losses_queue(struct agent *agent, struct program *program, uint32_t index)
-{
-    struct program_device *vdev = &program->vdevs[index];
-
-    vdev->displaced = true;
-    vdev->only = LEDGER_NONE;
-    vdev->loss_sought = program->status.loss.count;
-    pending_queue(agent, pending_of(agent, program, 1u << index), vdev);
-    agent->changed = true; /* The device may be known as lost already. */
-    event_log_program(agent, program, "lost-device", "waits for another device");
-}
-
 void losses_note(struct agent *agent, struct program *program, uint32_t index, bool was_lost,
                  bool sought, uint32_t device)
 {
-    const struct program_device *vdev = &program->vdevs[index];
+    struct program_device *vdev = &program->vdevs[index];
     const struct program_loss *loss = &program->status.loss;
 
     if (vdev->lost && !was_lost && device != LEDGER_NONE) {
         const char *why = loss->count ? loss->reason : "it does not say why";
         if (ledger_sync_believe(program) && !loss->works)
             losses_take_away(agent, device, false, why);
-        else
-            exclusions_add(agent, program, device, EXCLUSION_FAILED,
-                           why); /* another device is tried */
+        else /* Another device is tried. */
+            exclusions_add(agent, program, device, EXCLUSION_FAILED, why);
     }
-    if (vdev->seeks && !sought)
-        losses_queue(agent, program, index);
+    if (!vdev->seeks || sought)
+        return;
+    vdev->displaced = true;
+    vdev->only = LEDGER_NONE;
+    vdev->loss_sought = loss->count;
+    pending_queue(agent, pending_of(agent, program, 1u << index), vdev);
+    agent->changed = true; /* The device may be known as lost already. */
+    event_log_program(agent, program, "lost-device", "waits for another device");
 }
 
 bool losses_again(struct agent *agent, struct program *program, uint32_t index)
@@ -103,12 +93,6 @@ void losses_failed(struct agent *agent, uint32_t index)
 {
     if (agent->ledger.devices[index].lost_wait_ms)
         losses_take_away(agent, index, true, "a program could not go there");
-}
-
-/** True when the agent's own lister can list the device, because no server provides it. */
-static bool losses_is_listed_by_us(const struct agent *agent, const struct inventory_entry *entry)
-{
-    return agent->devices.environment && (!entry || !served_is_address(entry->key.icd));
 }
 
 void losses_listed(struct agent *agent)
@@ -138,14 +122,6 @@ static const struct program *losses_waits_for(const struct agent *agent,
     return NULL;
 }
 
-/** True when the device was lost with a driver process that served only that program. */
-static bool losses_lost_process(const struct program *program, const struct inventory_entry *entry)
-{
-    const struct program_loss *loss = &program->status.loss;
-
-    return loss->count && loss->isolated && device_key_equal(&loss->device, &entry->key);
-}
-
 void losses_hurry(struct agent *agent)
 {
     uint64_t now = uv_now(&agent->loop);
@@ -157,7 +133,9 @@ void losses_hurry(struct agent *agent)
         bool first = device->lost && !device->lost_asked && device->lost_wait_ms == ASK_MS &&
                      device->lost_ask_ms > now;
         const struct program *program = entry && first ? losses_waits_for(agent, entry) : NULL;
-        if (program && losses_lost_process(program, entry)) {
+        const struct program_loss *loss = program ? &program->status.loss : NULL;
+        /* It was lost with a driver process that served only that program. */
+        if (loss && loss->count && loss->isolated && device_key_equal(&loss->device, &entry->key)) {
             losses_give_back(agent, device, "is tried with its driver in another process");
         } else if (program) {
             device->lost_ask_ms = now;
@@ -178,7 +156,8 @@ void losses_tick(struct agent *agent)
         if (!device->lost || device->lost_asked || now < device->lost_ask_ms)
             continue;
         const struct inventory_entry *entry = devices_entry(agent, i);
-        if (!losses_is_listed_by_us(agent, entry)) {
+        /* A server's watcher reports its devices; the agent's own lister lists the others. */
+        if (!agent->devices.environment || (entry && served_is_address(entry->key.icd))) {
             if (!entry || !entry->lost)
                 losses_give_back(agent, device, "answers again");
         } else if (!agent->devices.listing || list) {

@@ -1,7 +1,5 @@
 #include <errno.h>
-#include <string.h>
 
-#include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/verbs.h"
 
 /** Set the start device of a program that has not called OpenCL: there is nothing to move. */
@@ -22,15 +20,18 @@ static void moving_move_starting(struct peer *client, struct program *program, s
         return;
     }
     program_device_names(agent, program, vdev, false, from, sizeof(from));
+    for (size_t i = 0; !dry_run && i < program->vdev_count; i++) {
+        if (vdev == PROGRAM_ALL_VDEVS || vdev == i) {
+            program->vdevs[i].device = target->key;
+            program->vdevs[i].has_device = true;
+        }
+    }
     if (!dry_run)
-        programs_set_device(agent, program, vdev, &target->key);
+        programs_save(agent, program);
     report_plain(client, program, from, target->name, RESULT_DONE, false);
 }
 
-/**
- * The device that all suspended virtual devices in @vdevs return to if no device is named; NULL if
- * they return to different ones.
- */
+/** The one device to which all suspended @vdevs return; NULL: they return to several. */
 static const struct inventory_entry *
 moving_last_device(const struct agent *agent, const struct program *program, unsigned vdevs)
 {
@@ -49,10 +50,7 @@ moving_last_device(const struct agent *agent, const struct program *program, uns
     return all;
 }
 
-/**
- * Check that each virtual device of @wish fits on its previous device, where these differ. Returns
- * as admit_request().
- */
+/** Check that all of @wish fit on their different previous devices, as admit_request(). */
 static int moving_admit_back(struct agent *agent, const struct operation *wish, char *ret_error,
                              size_t size)
 {
@@ -106,7 +104,8 @@ static void moving_forward(struct operation *op, const struct inventory_entry *t
     }
     op->client = op->asked.detach ? NULL : client;
     if (operation_begin(agent, op, target)) {
-        client_no_memory(client);
+        if (op->asked.detach)
+            client_no_memory(client);
         operation_release(agent, op,
                           &(struct operation_end){.result = RESULT_ROLLED_BACK, .reason = ""});
     } else if (op->asked.detach) {
@@ -123,10 +122,7 @@ static bool moving_any_suspended(const struct program *program, size_t vdev)
     return false;
 }
 
-/**
- * True when all virtual devices that @vdev stands for already have the state that the request is
- * for.
- */
+/** True when all that @vdev stands for have the requested state already. */
 static bool moving_is_there(const struct agent *agent, const struct program *program, size_t vdev,
                             enum request_verb verb, const struct inventory_entry *target)
 {
@@ -144,23 +140,6 @@ static bool moving_is_there(const struct agent *agent, const struct program *pro
         }
     }
     return there;
-}
-
-/**
- * Record that the operator wants the program to stay where it is, even if the policy moved it
- * there.
- */
-static void moving_stay(struct agent *agent, struct program *program, size_t vdev,
-                        enum request_verb verb, bool really)
-{
-    for (size_t i = 0; really && i < program->vdev_count; i++) {
-        if (vdev != PROGRAM_ALL_VDEVS && vdev != i)
-            continue;
-        program->vdevs[i].displaced = program->vdevs[i].displaced && verb != REQUEST_SUSPEND;
-        program->vdevs[i].chosen = program->vdevs[i].chosen || verb == REQUEST_MOVE;
-    }
-    if (really)
-        programs_save(agent, program);
 }
 
 void moving_handle(struct peer *client, struct message *message)
@@ -193,7 +172,16 @@ void moving_handle(struct peer *client, struct message *message)
         return;
     /* With a folder, a suspended program has to write its image: do not answer at once. */
     if (!op.asked.folder[0] && moving_is_there(agent, program, vdev, verb, target)) {
-        moving_stay(agent, program, vdev, verb, !op.asked.dry_run);
+        /* The operator wants the program to stay there, even if the policy moved it there. */
+        for (size_t i = 0; !op.asked.dry_run && i < program->vdev_count; i++) {
+            struct program_device *one = &program->vdevs[i];
+            if (vdev != PROGRAM_ALL_VDEVS && vdev != i)
+                continue;
+            one->displaced = one->displaced && verb != REQUEST_SUSPEND;
+            one->chosen = one->chosen || verb == REQUEST_MOVE;
+        }
+        if (!op.asked.dry_run)
+            programs_save(agent, program);
         report_devices(client, program, vdev, RESULT_DONE, true);
         return;
     }

@@ -1,6 +1,6 @@
 #include <stdlib.h>
-#include <string.h>
 
+#include "agent/daemon/agent_messages.h"
 #include "agent/daemon/event_log.h"
 #include "agent/daemon/operations/operation.h"
 
@@ -11,11 +11,6 @@ static const struct operation_kind *verbs; /* Written once, by operations_init()
 void operations_init(const struct operation_kind *kinds)
 {
     verbs = kinds;
-}
-
-const char *operation_name(const struct operation *op)
-{
-    return request_verbs[op->verb];
 }
 
 /* ---- states ---- */
@@ -73,7 +68,9 @@ struct operation operation_of(struct program *program, enum request_verb verb, s
         .by_uid = client ? client->uid : 0,
         .program = program,
         .vdev = vdev,
-        .vdevs = vdev == PROGRAM_ALL_VDEVS ? vdevs_mask((uint32_t)program->vdev_count) : 1u << vdev,
+        .vdevs = !program                    ? 0
+                 : vdev == PROGRAM_ALL_VDEVS ? vdevs_mask((uint32_t)program->vdev_count)
+                                             : 1u << vdev,
         .target = LEDGER_NONE,
         .ours = client == NULL,
     };
@@ -83,6 +80,8 @@ struct operation *operation_add(struct agent *agent, const struct operation *wis
 {
     struct operation *op = malloc(sizeof(*op));
 
+    if (!op && wish->client)
+        client_no_memory(wish->client);
     if (!op)
         return NULL;
     *op = *wish;
@@ -91,6 +90,8 @@ struct operation *operation_add(struct agent *agent, const struct operation *wis
     /* A client may send any number; the deadline is the present time plus this. */
     if (op->asked.timeout_ms > TIMEOUT_MS_MAX)
         op->asked.timeout_ms = TIMEOUT_MS_MAX;
+    if (op->asked.timeout_ms)
+        op->expires_ms = uv_now(&agent->loop) + op->asked.timeout_ms;
     op->next = agent->operations;
     agent->operations = op;
     return op;
@@ -131,6 +132,13 @@ void operation_settle(struct agent *agent, struct operation *op, const struct op
     free(op);
 }
 
+struct operation *operation_follow(struct agent *agent, const struct operation *wish,
+                                   unsigned verb_bits)
+{
+    operations_cancel(wish->client, verb_bits, true);
+    return operation_add(agent, wish);
+}
+
 /* All operations. */
 
 struct operation *operation_sent(const struct agent *agent, const struct program *program,
@@ -154,9 +162,7 @@ bool operation_moves(const struct agent *agent, const struct program *program)
 
 void operations_cancel(struct peer *client, unsigned verb_bits, bool gone)
 {
-    struct operation *next;
-
-    for (struct operation *op = client->agent->operations; op; op = next) {
+    for (struct operation *op = client->agent->operations, *next; op; op = next) {
         next = op->next;
         if (op->client == client && verb_bits & OPERATION_BIT(op->verb))
             verbs[op->verb].cancel(client->agent, op, gone);
@@ -165,9 +171,7 @@ void operations_cancel(struct peer *client, unsigned verb_bits, bool gone)
 
 void operations_expire(struct agent *agent)
 {
-    struct operation *next;
-
-    for (struct operation *op = agent->operations; op; op = next) {
+    for (struct operation *op = agent->operations, *next; op; op = next) {
         next = op->next;
         if (op->expires_ms && uv_now(&agent->loop) >= op->expires_ms && verbs[op->verb].expire)
             verbs[op->verb].expire(agent, op);
@@ -178,4 +182,55 @@ void operations_finish(struct agent *agent)
 {
     while (agent->operations)
         operation_settle(agent, agent->operations, NULL);
+}
+
+/* ---- reports to clients: MSG_REPORT ---- */
+
+void report_put_program(struct frame *frame, const struct program *program)
+{
+    frame_map(frame, "app");
+    put_identity(frame, program);
+    frame_end(frame);
+}
+
+void report_plain(struct peer *client, const struct program *program, const char *from,
+                  const char *to, const char *result, bool already)
+{
+    struct frame frame;
+
+    frame_init(&frame, MSG_REPORT);
+    report_put_program(&frame, program);
+    frame_string(&frame, "from", from);
+    frame_string(&frame, "to", to);
+    frame_bool(&frame, "starting", !program->connected);
+    frame_bool(&frame, "already", already);
+    frame_string(&frame, "result", result);
+    frame_string(&frame, "reached", "plan");
+    blank_outcome(&frame);
+    frame_array(&frame, "vdevs");
+    frame_end(&frame);
+    peer_send(client, &frame);
+}
+
+void report_devices(struct peer *client, const struct program *program, size_t vdev,
+                    const char *result, bool already)
+{
+    char from[PROTOCOL_TEXT_MAX], to[PROTOCOL_TEXT_MAX];
+
+    program_device_names(client->agent, program, vdev, true, from, sizeof(from));
+    program_device_names(client->agent, program, vdev, false, to, sizeof(to));
+    report_plain(client, program, already ? from : "", already ? from : to, result, already);
+}
+
+void report_forward(struct peer *client, const struct operation *op, const msgpack_object *message)
+{
+    struct frame frame;
+
+    frame_init(&frame, MSG_REPORT);
+    report_put_program(&frame, op->program);
+    frame_string(&frame, "from", op->from);
+    frame_string(&frame, "to", op->to);
+    frame_bool(&frame, "starting", false);
+    relay_report(&frame, message);
+    peer_send(client, &frame);
 }

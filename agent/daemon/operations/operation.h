@@ -52,10 +52,7 @@ struct operation {
     /** Of a wait: what it waits for. */
     const struct wait_condition *condition;
     unsigned vdevs; /**< Bits: the program's virtual devices that the operation is for. */
-    /**
-     * The target, or the device that drains, as an index in the ledger; LEDGER_NONE: host memory,
-     * or not known.
-     */
+    /** Ledger index of the target or drained device; LEDGER_NONE: host memory or unknown. */
     uint32_t target;
     /** Bytes reserved on the target for each virtual device. */
     uint64_t grants[PROTOCOL_VDEVS_MAX];
@@ -89,7 +86,10 @@ struct operation_end {
 };
 
 /** The type of the operation's message: "move". */
-const char *operation_name(const struct operation *op);
+static inline const char *operation_name(const struct operation *op)
+{
+    return request_verbs[op->verb];
+}
 
 /** True for operations that do not move the program. */
 static inline bool operation_stays(const struct operation *op)
@@ -123,15 +123,22 @@ void operations_init(const struct operation_kind *kinds);
 
 /**
  * A new operation that is in no list yet. The caller completes it and passes it to
- * operation_begin() or operation_add().
+ * operation_begin(), operation_add() or operation_follow().
  *
+ * @program  NULL: the operation is of a device.
  * @vdev    One of the program's, or PROGRAM_ALL_VDEVS.
  * @client  NULL: the policy asks.
  */
 struct operation operation_of(struct program *program, enum request_verb verb, size_t vdev,
                               struct peer *client);
-/** Add a copy of @wish in the state OPERATION_WAITING. NULL: no memory. */
+/**
+ * Add a copy of @wish in the state OPERATION_WAITING, which expires after its timeout, if it has
+ * one. NULL: no memory; its client was told.
+ */
 struct operation *operation_add(struct agent *agent, const struct operation *wish);
+/** As operation_add(), of a client that follows one operation of these verbs at a time. */
+struct operation *operation_follow(struct agent *agent, const struct operation *wish,
+                                   unsigned verb_bits);
 /**
  * Change the state, and note the event that the program was asked. Returns false and changes
  * nothing where the new state cannot follow the present one.
@@ -144,10 +151,7 @@ bool operation_enter(struct agent *agent, struct operation *op, enum operation_s
  */
 void operation_note(struct agent *agent, const struct operation *op, const char *state,
                     const char *reason);
-/**
- * The program answered with @report: call the verb's function for that, before the operation is
- * settled.
- */
+/** The program answered with @report: call the verb's function, before settling. */
 void operation_answered(struct agent *agent, const struct operation *op,
                         const msgpack_object *report);
 /**
@@ -156,27 +160,19 @@ void operation_answered(struct agent *agent, const struct operation *op,
  * @end  NULL: no consequences.
  */
 void operation_settle(struct agent *agent, struct operation *op, const struct operation_end *end);
-/**
- * Apply only the consequences of an end, for an operation that was never added or that is to be
- * sent again.
- */
+/** Apply only an end's consequences, for an operation never added or to be sent again. */
 void operation_release(struct agent *agent, const struct operation *op,
                        const struct operation_end *end);
 
 /** Begin the next step of an operation that the policy does in steps. False: there is none. */
 bool operation_next(struct agent *agent, const struct operation *op);
 
-/**
- * An operation with one of these verbs that @program was asked for and has not answered; or NULL.
- */
+/** An unanswered operation of @program with one of these verbs; or NULL. */
 struct operation *operation_sent(const struct agent *agent, const struct program *program,
                                  unsigned verb_bits);
 /** True when @program was asked for a change of its device and has not answered. */
 bool operation_moves(const struct agent *agent, const struct program *program);
-/**
- * Cancel @client's operations with these verbs. @gone: the client has disconnected and gets no
- * answer.
- */
+/** Cancel @client's operations with these verbs. @gone: it disconnected, gets no answer. */
 void operations_cancel(struct peer *client, unsigned verb_bits, bool gone);
 /** End the operations whose deadline has passed. All deadlines of operations are checked here. */
 void operations_expire(struct agent *agent);
@@ -184,27 +180,21 @@ void operations_finish(struct agent *agent);
 
 /* ---- what is asked of programs, and what they answer: asking.c ---- */
 
-/**
- * Read a client's request, without the fields that a client may not set. The verb of @op is set
- * already.
- */
+/** Read a client's request for the verb of @op, without fields reserved to the agent. */
 void operation_take(const msgpack_object *map, struct operation *op);
 /**
  * Ask a connected program.
  *
  * @wish    Copied.
  * @target  NULL: the previous device, or host memory.
- * Returns 0 or -ENOMEM.
+ * Returns 0, or -ENOMEM; the client was told.
  */
 MUST_CHECK int operation_begin(struct agent *agent, const struct operation *wish,
                                const struct inventory_entry *target);
 /** Ask the program to cancel the operation. The program's answer ends it. */
 void asking_cancel(struct agent *agent, struct operation *op, bool gone);
 void asking_expire(struct agent *agent, struct operation *op);
-/**
- * Cancel, for another client, the operation that moves @program, whoever asked for it. Returns
- * false where no operation moves it.
- */
+/** Cancel what moves @program, whoever asked for it. False: nothing does. */
 bool asking_cancel_program(struct agent *agent, const struct program *program);
 /**
  * Change the bandwidth and the maximum downtime of the move, suspend or resume of @program that
@@ -225,13 +215,10 @@ const struct operation *asking_moving(const struct agent *agent, const struct pr
 
 /** @program sent a message of any type. */
 void liveness_heard(struct agent *agent, struct program *program);
-/**
- * Query a program that owes an answer; end the requests to one that has not replied for long. To be
- * called once a second.
- */
+/** Each second: query a program that owes an answer, give up one silent for long. */
 void liveness_look(struct agent *agent, struct program *program);
 
-/* ---- what clients are told: MSG_REPORT, reports.c ---- */
+/* ---- what clients are told: MSG_REPORT ---- */
 
 /** Put "app": the identity of the program. */
 void report_put_program(struct frame *frame, const struct program *program);
@@ -244,9 +231,7 @@ void report_put_program(struct frame *frame, const struct program *program);
  */
 void report_plain(struct peer *client, const struct program *program, const char *from,
                   const char *to, const char *result, bool already);
-/**
- * As report_plain(), with the devices of @vdev, or of all virtual devices with PROGRAM_ALL_VDEVS.
- */
+/** As report_plain(), with the devices of @vdev or of PROGRAM_ALL_VDEVS. */
 void report_devices(struct peer *client, const struct program *program, size_t vdev,
                     const char *result, bool already);
 /** Forward to @client the program's report on @op. */

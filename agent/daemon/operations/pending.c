@@ -4,8 +4,6 @@
 #include "agent/daemon/agent_messages.h"
 #include "agent/daemon/metrics/metrics.h"
 #include "agent/daemon/operations/governor.h"
-#include "agent/daemon/operations/grants.h"
-#include "agent/daemon/peers.h"
 
 /* Calls of programs that are blocked until memory is free. */
 
@@ -94,9 +92,7 @@ void pending_take(struct peer *peer, struct message *whole)
 
 void pending_drop(struct agent *agent, const struct program *program)
 {
-    struct pending *next;
-
-    for (struct pending *pending = agent->governor->needs; pending; pending = next) {
+    for (struct pending *pending = agent->governor->needs, *next; pending; pending = next) {
         next = pending->next;
         if (!program || pending->program == program)
             pending_drop_one(agent, pending);
@@ -118,10 +114,7 @@ void pending_reply(struct agent *agent, struct pending *pending, const char *way
     bool refused = strcmp(way, WAY_REFUSE) == 0;
 
     pending_answer_one(pending->program, pending->id, way, reason);
-    /*
-     * Keep the higher minimum until the program's status includes it, so that the grant is not
-     * asked back.
-     */
+    /* Keep the higher minimum until the status includes it: the grant is not asked back. */
     if (!refused && pending->least > vdev->least)
         vdev->least = pending->least;
     vdev->earned_ms = waited;

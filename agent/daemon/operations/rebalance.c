@@ -1,5 +1,5 @@
-#include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/governor.h"
+#include "agent/daemon/operations/verbs.h"
 #include "agent/protocol/common_messages.h"
 
 bool rebalance_step(struct agent *agent)
@@ -95,8 +95,8 @@ void rebalance_handle(struct peer *client, struct message *message)
     struct request asked;
 
     take_request(&message->root, &asked);
-    operations_cancel(client, OPERATIONS_FOLLOWED,
-                      true); /* A client follows one operation at a time. */
+    /* A client follows one operation at a time. */
+    operations_cancel(client, OPERATIONS_FOLLOWED, true);
     if (verb == REQUEST_DRAIN &&
         !client_device(client, field_get(&message->root, "device"), &device))
         return;

@@ -1,7 +1,6 @@
 #include <string.h>
 
 #include "agent/daemon/operations/governor.h"
-#include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/verbs.h"
 
 /*
@@ -31,9 +30,7 @@ static void resume_give_up(struct agent *agent, struct operation *op)
     operation_settle(agent, op, NULL);
 }
 
-/** Let virtual devices of @program queue. Returns, as bits, those that did not queue before. */
-static unsigned resume_enqueue(struct agent *agent, struct program *program, unsigned vdevs,
-                               uint32_t only)
+unsigned resume_later(struct agent *agent, struct program *program, unsigned vdevs, uint32_t only)
 {
     unsigned added = 0;
 
@@ -60,13 +57,10 @@ void resume_queue(const struct operation *wish, uint32_t only, const char *why)
     struct operation *op = operation_add(agent, wish);
     struct frame frame;
 
-    if (!op) {
-        client_no_memory(client);
+    if (!op)
         return;
-    }
     op->chosen = false;
-    op->queued = resume_enqueue(agent, op->program, op->vdevs, only);
-    op->expires_ms = op->asked.timeout_ms ? uv_now(&agent->loop) + op->asked.timeout_ms : 0;
+    op->queued = resume_later(agent, op->program, op->vdevs, only);
     operation_note(agent, op, RESULT_QUEUED, why);
     frame_init(&frame, MSG_NOTICE);
     report_put_program(&frame, op->program);
@@ -77,42 +71,13 @@ void resume_queue(const struct operation *wish, uint32_t only, const char *why)
 void resume_hand_back(struct peer *client, struct program *program, size_t vdev, unsigned vdevs,
                       uint32_t only)
 {
-    (void)resume_enqueue(client->agent, program, vdevs, only);
+    (void)resume_later(client->agent, program, vdevs, only);
     report_devices(client, program, vdev, RESULT_QUEUED, false);
-}
-
-void resume_later(struct agent *agent, struct program *program, unsigned vdevs)
-{
-    (void)resume_enqueue(agent, program, vdevs, LEDGER_NONE);
-}
-
-static bool resume_waits(const struct operation *op)
-{
-    for (size_t i = 0; i < op->program->vdev_count; i++)
-        if (op->vdevs & (1u << i) && op->program->vdevs[i].suspended)
-            return true;
-    return false;
-}
-
-/**
- * True while every suspended virtual device of @op still queues. Another request may have ended
- * that.
- */
-static bool resume_queues(const struct operation *op)
-{
-    for (size_t i = 0; i < op->program->vdev_count; i++) {
-        const struct program_device *vdev = &op->program->vdevs[i];
-        if (op->vdevs & (1u << i) && vdev->suspended && !vdev->displaced)
-            return false;
-    }
-    return true;
 }
 
 struct peer *resume_ends(struct agent *agent, const struct operation *done, const char *result)
 {
-    struct operation *next;
-
-    for (struct operation *op = resume_waiting(agent->operations); op; op = next) {
+    for (struct operation *op = resume_waiting(agent->operations), *next; op; op = next) {
         struct peer *client = op->client;
         next = resume_waiting(op->next);
         if (op->program != done->program || !(op->vdevs & done->vdevs))
@@ -146,10 +111,9 @@ void resume_cancel(struct agent *agent, struct operation *op, bool gone)
 
 bool resume_cancel_program(struct agent *agent, const struct program *program)
 {
-    struct operation *next;
     bool any = false;
 
-    for (struct operation *op = resume_waiting(agent->operations); op; op = next) {
+    for (struct operation *op = resume_waiting(agent->operations), *next; op; op = next) {
         next = resume_waiting(op->next);
         if (op->program == program) {
             resume_cancel(agent, op, false);
@@ -161,9 +125,7 @@ bool resume_cancel_program(struct agent *agent, const struct program *program)
 
 void resume_forget(struct agent *agent, const struct program *program)
 {
-    struct operation *next;
-
-    for (struct operation *op = resume_waiting(agent->operations); op; op = next) {
+    for (struct operation *op = resume_waiting(agent->operations), *next; op; op = next) {
         next = resume_waiting(op->next);
         if (op->program == program) {
             client_refuse(op->client, ERR_GONE, program, "ended before it had a device");
@@ -172,17 +134,22 @@ void resume_forget(struct agent *agent, const struct program *program)
     }
 }
 
-/**
- * Settle @op where its program has been resumed or can no longer be resumed. False: it still waits.
- */
+/** Settle @op where its program is resumed or never can be. False: it still waits. */
 static bool resume_look(struct agent *agent, struct operation *op)
 {
     const struct program *program = op->program;
+    bool waits = false, queues = true; /* Other requests may end that it queues. */
 
-    if (!resume_waits(op)) {
+    for (size_t i = 0; i < program->vdev_count; i++) {
+        if (op->vdevs & (1u << i) && program->vdevs[i].suspended) {
+            waits = true;
+            queues = queues && program->vdevs[i].displaced;
+        }
+    }
+    if (!waits) {
         report_devices(op->client, program, op->vdev, RESULT_DONE, false);
         operation_settle(agent, op, NULL);
-    } else if (!resume_queues(op)) {
+    } else if (!queues) {
         client_refuse(op->client, ERR_REFUSED, program,
                       "was suspended by another command meanwhile");
         operation_settle(agent, op, NULL);
@@ -198,9 +165,7 @@ static bool resume_look(struct agent *agent, struct operation *op)
 
 void resume_tick(struct agent *agent)
 {
-    struct operation *next;
-
-    for (struct operation *op = resume_waiting(agent->operations); op; op = next) {
+    for (struct operation *op = resume_waiting(agent->operations), *next; op; op = next) {
         next = resume_waiting(op->next);
         (void)resume_look(agent, op);
     }

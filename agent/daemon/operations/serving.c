@@ -2,9 +2,7 @@
 #include <string.h>
 
 #include "agent/daemon/agent_messages.h"
-#include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/governor.h"
-#include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/verbs.h"
 
 #define WHO_MAX 600
@@ -121,10 +119,7 @@ static bool serving_is_empty(const struct agent *agent, const struct server *ser
     return true;
 }
 
-/**
- * Drain the server's devices, or cancel that. Returns 0 or -errno: later agents will not know the
- * change.
- */
+/** Drain the server's devices, or not. 0, or -errno: later agents will not know. */
 static int serving_set_drains(struct agent *agent, const struct server *server, bool drains)
 {
     bool changed = false;
@@ -173,9 +168,7 @@ void serving_leaves(struct agent *agent, struct server *server, bool leaves)
 
 void serving_tick(struct agent *agent)
 {
-    struct server *next;
-
-    for (struct server *server = agent->servers; server; server = next) {
+    for (struct server *server = agent->servers, *next; server; server = next) {
         next = server->next;
         if (!server->leaves)
             continue;
@@ -228,18 +221,14 @@ static void serving_answer(struct peer *client)
     peer_send(client, &frame);
 }
 
-/*
- * The given name, or one derived from the server's address. False: there is none, and the client
- * was told.
- */
+/* The given name, or one from the address. False: there is none; the client was told. */
 static bool serving_take_name(struct peer *client, const char *given, const char *address,
                               char ret_name[SERVER_NAME_MAX])
 {
     if (!given[0] && !server_name_from(address, ret_name)) {
         peer_error(
             client, ERR_USAGE,
-            "%s gives the server no name; say one behind the address: its devices are called "
-            "by it",
+            "%s gives the server no name; say one behind the address: its devices are called by it",
             address);
         return false;
     }

@@ -2,11 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/verbs.h"
-#include "policy/decide.h"
-#include "state/driver/device_key.h"
 
 /*
  * Programs whose long launches also run on other devices: those that an operator named, or those
@@ -128,17 +125,6 @@ void spreading_share(struct agent *agent)
     free(given);
 }
 
-/** Add a device, unless it is there already under another name. */
-static void spreading_add(struct program_spread *spread, uint32_t device)
-{
-    size_t i = 0;
-
-    while (i < spread->count && spread->devices[i] != device)
-        i++;
-    if (i == spread->count)
-        spread->devices[spread->count++] = device;
-}
-
 int spreading_read(struct agent *agent, const msgpack_object *map, const char *key,
                    struct program_spread *ret_spread, char *ret_error, size_t error_size)
 {
@@ -170,21 +156,15 @@ int spreading_read(struct agent *agent, const msgpack_object *map, const char *k
             snprintf(ret_error, error_size, "the agent is out of memory");
             return -ENOMEM;
         }
-        spreading_add(&spread, device);
+        /* It may be there already, under another name. */
+        size_t at = 0;
+        while (at < spread.count && spread.devices[at] != device)
+            at++;
+        if (at == spread.count)
+            spread.devices[spread.count++] = device;
     }
     *ret_spread = spread;
     return 0;
-}
-
-static void spreading_answer(struct peer *client, const struct program *program)
-{
-    struct frame frame;
-
-    frame_init(&frame, MSG_SPREAD);
-    report_put_program(&frame, program);
-    frame_bool(&frame, "starting", !program->connected);
-    spreading_put_names(client->agent, program, &frame);
-    peer_send(client, &frame);
 }
 
 /** True when the whole program runs on the only device of @spread: then nothing would be spread. */
@@ -207,6 +187,7 @@ void spreading_handle(struct peer *client, struct message *message)
     struct agent *agent = client->agent;
     struct program_spread spread;
     char error[PROTOCOL_TEXT_MAX];
+    struct frame frame;
     size_t vdev;
     struct program *program = client_program(client, &message->root, &vdev);
 
@@ -227,8 +208,7 @@ void spreading_handle(struct peer *client, struct message *message)
                    program->id);
     } else if (spreading_is_home(agent, program, &spread)) {
         client_refuse(client, ERR_REFUSED, program,
-                      "runs there already; name other devices to spread its "
-                      "launches to");
+                      "runs there already; name other devices to spread its launches to");
     } else if ((spread.count || spread.free) && program->status.known &&
                !program->status.slice_ns) {
         client_refuse(client, ERR_REFUSED, program,
@@ -239,6 +219,10 @@ void spreading_handle(struct peer *client, struct message *message)
         program->spread = spread;
         programs_save(agent, program);
         spreading_tell(agent, program);
-        spreading_answer(client, program);
+        frame_init(&frame, MSG_SPREAD);
+        report_put_program(&frame, program);
+        frame_bool(&frame, "starting", !program->connected);
+        spreading_put_names(agent, program, &frame);
+        peer_send(client, &frame);
     }
 }

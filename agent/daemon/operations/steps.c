@@ -2,33 +2,14 @@
 
 #include "agent/daemon/event_log.h"
 #include "agent/daemon/operations/governor.h"
-#include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/verbs.h"
 
-/*
- * Carries out the policy's steps, as messages to programs and as requests like those of operators.
- */
+/* Carries out the policy's steps, as messages to programs and requests like operators'. */
 
 #define SHRINK_MS 10000
 #define TRIM_MS   1000
 #define FRESH_MS  1000
 #define STEP_MS   600000 /* The deadline of a move by the policy. */
-
-static const struct policy_program *steps_program_of(const struct agent *agent, uint32_t index)
-{
-    return &agent->governor->world.programs[index];
-}
-
-static void steps_note(struct agent *agent, const struct group *group,
-                       const struct policy_step *step)
-{
-    struct event event = event_of(NULL, "policy", policy_action_name(step->action));
-
-    memcpy(group->program->managed.why, step->reason, sizeof(group->program->managed.why));
-    event.program = group->program;
-    event.reason = step->reason;
-    event_log_add(agent, &event);
-}
 
 /* ---- steps ---- */
 
@@ -55,10 +36,7 @@ static bool steps_do_grant(struct agent *agent, const struct group *group,
     const struct ledger_device *device = &agent->ledger.devices[vdev->entry.device];
     uint64_t bytes = ledger_round(device, step->bytes), room = ledger_free(device);
     if (group->program->managed.displaces && bytes < ledger_step(device)) {
-        /*
-         * Grant up to a step of the memory that others gave up for this program: otherwise it would
-         * be returned to them and asked for again.
-         */
+        /* Grant up to a step of the freed memory, which would be returned and asked for again. */
         bytes = room < ledger_step(device) ? room : ledger_step(device);
         bytes = bytes > step->bytes ? bytes : step->bytes;
     }
@@ -71,10 +49,7 @@ static bool steps_do_grant(struct agent *agent, const struct group *group,
     return true;
 }
 
-/**
- * Ask the program to keep this many bytes at most. A program whose call waits for memory continues
- * by spilling.
- */
+/** Limit the program to so many bytes; its waiting call continues by spilling. */
 static bool steps_do_spill(struct agent *agent, const struct group *group,
                            const struct policy_step *step)
 {
@@ -115,9 +90,7 @@ static void steps_share_out(const struct group *group, uint64_t bytes, uint64_t 
     ret_grants[group->vdev] += bytes - given;
 }
 
-/**
- * Send one request for each virtual device of the group; the program serves them one after another.
- */
+/** Send a request for each virtual device of the group, which are served in turn. */
 static bool steps_ask(struct agent *agent, const struct group *group,
                       const struct policy_step *step, enum request_verb verb)
 {
@@ -129,10 +102,7 @@ static bool steps_ask(struct agent *agent, const struct group *group,
         return false;
     steps_share_out(group, step->bytes, grants);
     for (uint32_t i = 0; i < group->program->vdev_count; i++) {
-        /*
-         * A program that lost its device and waits for another is not suspended: it starts from a
-         * lost device.
-         */
+        /* A program that seeks a device after a loss moves from the lost one. */
         bool seeks = group->program->vdevs[i].seeks;
         struct operation op = operation_of(group->program, seeks ? REQUEST_MOVE : verb, i, NULL);
         op.asked.timeout_ms = STEP_MS;
@@ -160,14 +130,16 @@ bool step_do(struct agent *agent, const struct policy_step *step)
     if (step->program >= world->policy.program_count)
         return false;
     struct group group = world->groups[step->program];
-    if (!group.program->peer || steps_program_of(agent, step->program)->busy_moving)
+    struct event event = event_of(NULL, "policy", policy_action_name(step->action));
+    if (!group.program->peer || world->programs[step->program].busy_moving)
         return false;
-    if (step->action == POLICY_DO_REFUSE && !pending_of(agent, group.program, group.vdevs)) {
-        /* The obstacle may be temporary: the program stays in the queue. */
-        memcpy(group.program->managed.why, step->reason, sizeof(group.program->managed.why));
+    memcpy(group.program->managed.why, step->reason, sizeof(group.program->managed.why));
+    /* The obstacle may be temporary: a program without a waiting call stays in the queue. */
+    if (step->action == POLICY_DO_REFUSE && !pending_of(agent, group.program, group.vdevs))
         return false;
-    }
-    steps_note(agent, &group, step);
+    event.program = group.program;
+    event.reason = step->reason;
+    event_log_add(agent, &event);
     switch (step->action) {
     case POLICY_GRANT:
         return steps_do_grant(agent, &group, step);
@@ -207,11 +179,8 @@ static uint64_t steps_slack_of(const struct agent *agent, const struct program *
         const struct program_device *vdev = &program->vdevs[i];
         if (vdev->granted_ms && now - vdev->granted_ms < FRESH_MS)
             return 0; /* It is about to use them. */
-        if (vdev->entry.device == device && vdev->limited && vdev->entry.target == LEDGER_NONE) {
-            slack +=
-                vdev->entry.granted -
-                (vdev->entry.held < vdev->entry.granted ? vdev->entry.held : vdev->entry.granted);
-        }
+        if (vdev->entry.device == device && vdev->limited && vdev->entry.target == LEDGER_NONE)
+            slack += ledger_reserved(&vdev->entry) - vdev->entry.held;
     }
     return slack;
 }
@@ -230,10 +199,7 @@ static void steps_trim(struct agent *agent, struct program *program, uint32_t de
     program->managed.trimmed_ms = uv_now(&agent->loop);
 }
 
-/**
- * True when @bytes would be free on @device once others return what they do not use; they have been
- * asked for it.
- */
+/** True when @bytes will be free on @device as others, now asked, return unused memory. */
 static bool steps_trim_device(struct agent *agent, const struct program *program, uint32_t device,
                               uint64_t bytes)
 {

@@ -57,15 +57,11 @@ void trace_handle(struct peer *client, struct message *message)
                                     : "has not used OpenCL yet, or has not found this agent");
         return;
     }
-    operations_cancel(client, OPERATION_BIT(REQUEST_TRACE),
-                      true); /* A client follows one operation at a time. */
-    const struct operation wish = operation_of(program, REQUEST_TRACE, PROGRAM_ALL_VDEVS, client);
-    struct operation *op = operation_add(agent, &wish);
-    if (!op || !operation_enter(agent, op, OPERATION_SENT)) {
-        client_no_memory(client);
+    struct operation wish = operation_of(program, REQUEST_TRACE, PROGRAM_ALL_VDEVS, client);
+    wish.asked.timeout_ms = ms + GRACE_MS;
+    struct operation *op = operation_follow(agent, &wish, OPERATION_BIT(REQUEST_TRACE));
+    if (!op || !operation_enter(agent, op, OPERATION_SENT))
         return;
-    }
-    op->expires_ms = uv_now(&agent->loop) + ms + GRACE_MS;
     tracing_tell(program, true, clock_now_ns() + ms * NS_PER_MS);
 }
 

@@ -2,8 +2,12 @@
 #define RESEAT_AGENT_DAEMON_OPERATIONS_VERBS_H
 
 #include "agent/daemon/operations/operation.h"
+#include "agent/daemon/servers/servers.h"
 
-/* The implementation of each verb of an operation, and of launches that run on several devices. */
+/*
+ * The implementation of each verb of an operation, of launches that run on several devices, and of
+ * what empties devices without a request: losses, and servers that are removed.
+ */
 
 /* move, suspend, resume */
 
@@ -19,10 +23,7 @@ MUST_CHECK int admit_request(struct agent *agent, struct operation *op,
                              const struct inventory_entry *target, char *ret_error, size_t size);
 /** Apply the consequences of the end of an operation that moves or suspends a program. */
 void admit_settle(struct agent *agent, const struct operation *op, const struct operation_end *end);
-/**
- * Exclude the target where @end says that it failed there, for operators' and the policy's
- * operations.
- */
+/** Exclude the target where @end says that it failed there, whoever asked. */
 void admit_fail(struct agent *agent, const struct operation *op, const struct operation_end *end);
 
 /**
@@ -36,17 +37,20 @@ void resume_queue(const struct operation *wish, uint32_t only, const char *why);
 /** Let the program queue without a client that waits for it. */
 void resume_hand_back(struct peer *client, struct program *program, size_t vdev, unsigned vdevs,
                       uint32_t only);
-/** Resume those of @vdevs that are suspended as soon as the program is connected. */
-void resume_later(struct agent *agent, struct program *program, unsigned vdevs);
+/**
+ * Let those virtual devices of @program queue that are suspended.
+ *
+ * @only  As in resume_queue().
+ * Returns, as bits, those that did not queue before.
+ */
+unsigned resume_later(struct agent *agent, struct program *program, unsigned vdevs, uint32_t only);
 /**
  * The policy's operation @done has ended. Where it is the last that a waiting resume needs, settle
  * the resume and return the client that gets the report; otherwise NULL.
  */
 struct peer *resume_ends(struct agent *agent, const struct operation *done, const char *result);
 void resume_cancel(struct agent *agent, struct operation *op, bool gone);
-/**
- * Cancel, for another client, all resumes that wait for @program. Returns whether there were any.
- */
+/** Cancel, for another client, all resumes that wait for @program. True: there were any. */
 bool resume_cancel_program(struct agent *agent, const struct program *program);
 void resume_expire(struct agent *agent, struct operation *op);
 /** Settle the waiting resumes that have succeeded or can no longer succeed. */
@@ -57,18 +61,13 @@ void resume_forget(struct agent *agent, const struct program *program);
 /* prewarm: devices that are made ready for programs before a possible move */
 
 void prewarm_handle(struct peer *client, struct message *message);
-/**
- * Ask a program to release a device that may not be used, or to build its new kernels on another.
- */
+/** Have a program release a device that it may not use, or build new kernels on one. */
 void prewarm_look(struct agent *agent, struct program *program);
 /** True while @device is ready for a connected program. */
 bool prewarm_holds(const struct agent *agent, uint32_t device);
 /** Carry out the policy's step. False: it had no effect. */
 bool prewarm_do(struct agent *agent, struct program *program, const struct policy_step *step);
-/**
- * The device of the ledger that is ready, or being made ready, for @program; of several, the one
- * that the policy chose last. LEDGER_NONE: none.
- */
+/** The device ready or being made ready; of several the policy's last. LEDGER_NONE: none. */
 uint32_t prewarm_device(const struct agent *agent, const struct program *program);
 void prewarm_settle(struct agent *agent, const struct operation *op,
                     const struct operation_end *end);
@@ -122,11 +121,104 @@ void spreading_tell(const struct agent *agent, struct program *program);
 void spreading_look(struct agent *agent, struct program *program);
 /** Give free devices to the programs that may use them, and take back those that are not free. */
 void spreading_share(struct agent *agent);
-/**
- * Put "spread", the names of the devices that @program may use now, and "spread_free" into an open
- * map.
- */
+/** Put "spread" (the devices that @program may use now) and "spread_free" into an open map. */
 void spreading_put_names(const struct agent *agent, const struct program *program,
                          struct frame *frame);
+
+/*
+ * Drains: an operator wants a device empty, now or at an announced time, so that programs can
+ * finish their work there. Until then no new program comes, and a program leaves early when it
+ * reports a good time for it. Drains are stored with the limits.
+ */
+
+/** Begin or undo a drain of @device for @client, as it asked. */
+void drain_request(struct peer *client, uint32_t device, const struct request *asked);
+/** Begin the announced drains whose time has come. */
+void drain_tick(struct agent *agent);
+/** Tell a program of drains that were announced before it could be told. */
+void drain_notify(const struct agent *agent, const struct program *program);
+/** The reason why @program is not moved off its device. */
+const char *drain_stay_reason(const struct agent *agent, const struct program *program);
+/** True where @program has reported a good time to leave since the drain was announced. */
+bool drain_leaves(const struct agent *agent, const struct program *program, uint32_t device);
+/**
+ * True for a device to which no new program may come, because of a drain, begun or announced.
+ *
+ * @ret_reason  One line for the operator; untouched where the device accepts programs.
+ */
+bool drain_refuses(const struct agent *agent, const char *name, char *ret_reason, size_t size);
+
+/** A client's drain or rebalance; with "dry_run" it is only told the steps. */
+void rebalance_handle(struct peer *client, struct message *message);
+/** Begin a step that improves the distribution. False: there is none. */
+bool rebalance_step(struct agent *agent);
+
+/** The most steps of one rebalance. */
+#define BALANCE_MAX 256
+
+/** Let @client wait for a drain of @device or a rebalance; @timeout_ms 0: any time. */
+void followers_add(struct peer *client, enum request_verb verb, uint32_t device,
+                   uint64_t timeout_ms);
+/** A step of the policy as a client is told of it. */
+struct followed_step {
+    const struct program *program;
+    const char *from, *to; /**< Names of devices, or "". */
+    const char *result;    /**< RESULT_..., or "" of a step that is not done. */
+    const char *reason;
+};
+void followers_tell(struct peer *client, const struct followed_step *step);
+/** An operation of the policy has ended: tell the clients that follow it. */
+void followers_step(struct agent *agent, const struct operation *op, const char *result,
+                    const char *reason);
+/** Answer a drain or a rebalance @op. @drained: the device takes no programs any more. */
+void followers_answer(struct peer *client, const struct operation *op, bool drained);
+/** The drain of @device was cancelled: tell the clients that wait for it. */
+void followers_undone(struct agent *agent, uint32_t device);
+/** End the operations that are complete, and begin the next step of a rebalance. */
+void followers_tick(struct agent *agent);
+void followers_cancel(struct agent *agent, struct operation *op, bool gone);
+void followers_expire(struct agent *agent, struct operation *op);
+
+/*
+ * Devices that programs lost, to which no program is sent until they answer; and protected programs
+ * that wait for another device, which the policy selects.
+ */
+
+/**
+ * A status of @program was read. @was_lost, @sought: whether the virtual device was lost, and
+ * waited for another device, before that. @device: its device then, in the ledger.
+ */
+void losses_note(struct agent *agent, struct program *program, uint32_t index, bool was_lost,
+                 bool sought, uint32_t device);
+/**
+ * @program has arrived. True where it already reported that it lost this device too, while it was
+ *       told to be there: it waits for another one and stays marked as lost.
+ */
+bool losses_again(struct agent *agent, struct program *program, uint32_t index);
+/** A program came to the device, or failed to. */
+void losses_arrived(struct agent *agent, uint32_t device);
+void losses_failed(struct agent *agent, uint32_t device);
+/** A listing of the devices has ended, successfully or not. */
+void losses_listed(struct agent *agent);
+/** The policy has run: query lost devices for which a program still waits at once. */
+void losses_hurry(struct agent *agent);
+void losses_tick(struct agent *agent);
+
+/* The state of device servers, reported to programs and operators. */
+
+/** events.server_changed: tell the programs on the server's devices, and log the change. */
+void serving_changed(struct agent *agent, struct server *server);
+/** @program ended: where it was on a server's device, have that server probed. */
+void serving_ended(struct agent *agent, const struct program *program);
+/**
+ * events.server_leaves: drain the server's devices, and remove the server when no program is on
+ * them any more. @leaves false: cancel that.
+ */
+void serving_leaves(struct agent *agent, struct server *server, bool leaves);
+/** Remove the servers that are to be removed and whose devices have no programs. */
+void serving_tick(struct agent *agent);
+void server_handle(struct peer *client, struct message *message);
+/** True for a MSG_SERVER that does not only list servers. */
+bool server_changes(struct peer *client, const msgpack_object *map);
 
 #endif

@@ -11,72 +11,20 @@
 
 struct wait_condition {
     const char *name;
-    /* What it means of a program and of a device; NULL: it never holds. */
-    bool (*program)(const struct agent *agent, const struct program *program);
-    bool (*device)(const struct agent *agent, uint32_t device);
+    bool program, device; /* It can be waited for of a program, of a device. */
 };
 
-/** A program that was just asked to move has not said so yet. */
-static bool waiting_runs(const struct agent *agent, const struct program *program)
-{
-    const char *state = program_state(program);
-
-    return !operation_moves(agent, program) &&
-           (strcmp(state, "running") == 0 || strcmp(state, "spilled") == 0);
-}
-
-static bool waiting_suspended(const struct agent *agent, const struct program *program)
-{
-    (void)agent;
-    return strcmp(program_state(program), "suspended") == 0;
-}
-
-static bool waiting_lost(const struct agent *agent, const struct program *program)
-{
-    (void)agent;
-    return strcmp(program_state(program), "lost") == 0;
-}
-
-/** A program that ended is in no list any more: waiting_ends(). */
-static bool waiting_ended(const struct agent *agent, const struct program *program)
-{
-    (void)agent;
-    (void)program;
-    return false;
-}
-
-static bool waiting_idle(const struct agent *agent, uint32_t device)
-{
-    return !agent->ledger.devices[device].accounts && !agent->ledger.devices[device].reserved;
-}
-
-static bool waiting_drained(const struct agent *agent, uint32_t device)
-{
-    return agent->ledger.devices[device].drains && waiting_idle(agent, device);
-}
-
-static bool waiting_up(const struct agent *agent, uint32_t device)
-{
-    return agent->ledger.devices[device].listed && !agent->ledger.devices[device].lost;
-}
-
-static bool waiting_gone(const struct agent *agent, uint32_t device)
-{
-    return !waiting_up(agent, device);
-}
-
 static const struct wait_condition conditions[] = {
-    {"running", waiting_runs, NULL}, {"suspended", waiting_suspended, NULL},
-    {"ended", waiting_ended, NULL},  {"lost", waiting_lost, waiting_gone},
-    {"idle", NULL, waiting_idle},    {"drained", NULL, waiting_drained},
-    {"up", NULL, waiting_up},
+    {"running", true, false}, {"suspended", true, false}, {"ended", true, false},
+    {"lost", true, true},     {"idle", false, true},      {"drained", false, true},
+    {"up", false, true},
 };
 
 static const struct wait_condition *waiting_find(const msgpack_object *map, bool of_program)
 {
     for (size_t i = 0; i < ARRAY_SIZE(conditions); i++)
         if (field_is(map, "condition", conditions[i].name) &&
-            (of_program ? conditions[i].program != NULL : conditions[i].device != NULL))
+            (of_program ? conditions[i].program : conditions[i].device))
             return &conditions[i];
     return NULL;
 }
@@ -99,17 +47,30 @@ static void waiting_answer(struct agent *agent, struct operation *op)
     operation_settle(agent, op, NULL);
 }
 
+/** One that was just asked to move has not said so yet; one that ended is in no list any more. */
 static bool waiting_holds(const struct agent *agent, const struct operation *op)
 {
-    return op->program ? op->condition->program(agent, op->program)
-                       : op->condition->device(agent, op->target);
+    const char *wanted = op->condition->name;
+    const struct program *program = op->program;
+
+    if (program) {
+        const char *state = program_state(program);
+        if (strcmp(wanted, "running") != 0)
+            return strcmp(state, wanted) == 0;
+        return !operation_moves(agent, program) &&
+               (strcmp(state, "running") == 0 || strcmp(state, "spilled") == 0);
+    }
+    const struct ledger_device *device = &agent->ledger.devices[op->target];
+    bool idle = !device->accounts && !device->reserved, up = device->listed && !device->lost;
+    return strcmp(wanted, "idle") == 0      ? idle
+           : strcmp(wanted, "drained") == 0 ? device->drains && idle
+           : strcmp(wanted, "up") == 0      ? up
+                                            : !up;
 }
 
 void waiting_tick(struct agent *agent)
 {
-    struct operation *next;
-
-    for (struct operation *op = agent->operations; op; op = next) {
+    for (struct operation *op = agent->operations, *next; op; op = next) {
         next = op->next;
         if (op->verb == REQUEST_WAIT && waiting_holds(agent, op))
             waiting_answer(agent, op);
@@ -118,13 +79,11 @@ void waiting_tick(struct agent *agent)
 
 void waiting_ends(struct agent *agent, const struct program *program)
 {
-    struct operation *next;
-
-    for (struct operation *op = agent->operations; op; op = next) {
+    for (struct operation *op = agent->operations, *next; op; op = next) {
         next = op->next;
         if (op->verb != REQUEST_WAIT || op->program != program)
             continue;
-        if (op->condition->program == waiting_ended) {
+        if (strcmp(op->condition->name, "ended") == 0) {
             waiting_answer(agent, op);
         } else {
             client_refuse(op->client, ERR_GONE, program, "ended and will never be %s",
@@ -153,7 +112,7 @@ void waiting_expire(struct agent *agent, struct operation *op)
 
 void waiting_handle(struct peer *client, struct message *message)
 {
-    struct operation wish = {.verb = REQUEST_WAIT, .client = client};
+    struct operation wish = operation_of(NULL, REQUEST_WAIT, PROGRAM_ALL_VDEVS, client);
     struct agent *agent = client->agent;
     size_t vdev;
 
@@ -167,14 +126,7 @@ void waiting_handle(struct peer *client, struct message *message)
                                 : "of a device, idle, drained, lost or up");
         return;
     }
-    operations_cancel(client, OPERATION_BIT(REQUEST_WAIT),
-                      true); /* A client follows one operation at a time. */
-    struct operation *op = operation_add(agent, &wish);
-    if (!op) {
-        client_no_memory(client);
-        return;
-    }
-    op->expires_ms = op->asked.timeout_ms ? uv_now(&agent->loop) + op->asked.timeout_ms : 0;
-    if (waiting_holds(agent, op))
+    struct operation *op = operation_follow(agent, &wish, OPERATION_BIT(REQUEST_WAIT));
+    if (op && waiting_holds(agent, op))
         waiting_answer(agent, op);
 }

@@ -1,13 +1,9 @@
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "agent/config/paths.h"
 #include "agent/config/process.h"
 #include "agent/daemon/costs/costs.h"
-#include "agent/daemon/operations/drains.h"
 #include "agent/daemon/operations/governor.h"
-#include "agent/daemon/operations/grants.h"
 #include "agent/daemon/operations/verbs.h"
 #include "agent/daemon/power/power.h"
 #include "policy/reseat_limits.h"
@@ -17,10 +13,7 @@
 /* How long the figures of a link are used until they are read again. */
 #define LINK_MS 60000
 
-/*
- * Builds the policy's view of the world, anew for each question: govern_is_due() says when one is
- * asked.
- */
+/* Builds the policy's world, anew for each question (govern_is_due()). */
 
 void world_finish(struct world *world)
 {
@@ -36,30 +29,18 @@ void world_finish(struct world *world)
     *world = (struct world){0};
 }
 
-/** Moves of all programs. */
-static unsigned world_moves_since(const struct governor *governor, uint64_t since)
+/** How many of the times in a ring, which has had @count, are not before @since. */
+static unsigned world_moves_since(const uint64_t *ring_ms, unsigned size, unsigned count,
+                                  uint64_t since)
 {
     unsigned recent = 0;
 
-    for (unsigned i = 0; i < governor->moved && i < GOVERN_MOVES_MAX; i++)
-        recent += governor->moved_ms[i] >= since;
+    for (unsigned i = 0; i < count && i < size; i++)
+        recent += ring_ms[i] >= since;
     return recent;
 }
 
-/** Moves of one program. */
-static unsigned world_program_moves_since(const struct managed *managed, uint64_t since)
-{
-    unsigned recent = 0;
-
-    for (unsigned i = 0; i < managed->moved && i < PROGRAM_MOVES_MAX; i++)
-        recent += managed->moved_ms[i] >= since;
-    return recent;
-}
-
-/**
- * Bytes a millisecond of a device's link, as programs of the agent's user measured it; 0: not
- * known.
- */
+/** Bytes a millisecond of a device's link, as our user's programs measured it; 0: unknown. */
 static uint64_t world_link(const struct agent *agent, struct ledger_device *device,
                            const struct inventory_entry *entry)
 {
@@ -80,7 +61,6 @@ static uint64_t world_link(const struct agent *agent, struct ledger_device *devi
 
 static void world_put_devices(struct agent *agent, struct world *world)
 {
-
     for (uint32_t i = 0; i < agent->ledger.count; i++) {
         struct ledger_device *own = &agent->ledger.devices[i];
         const struct inventory_entry *entry = world->entries[i] = devices_entry(agent, i);
@@ -146,23 +126,7 @@ static void world_put_exclusions(const struct agent *agent, const struct world *
     }
 }
 
-static void world_add_vdev(struct policy_program *row, const struct program_device *vdev)
-{
-    row->granted += ledger_reserved(&vdev->entry);
-    row->wanted += vdev->wanted;
-    row->least = row->least > vdev->least ? row->least : vdev->least;
-    row->busy += vdev->busy;
-    row->pinned = row->pinned || vdev->pinned[0];
-    if (!vdev->limited) {
-        row->ways &= ~(unsigned)POLICY_SPILL;
-        row->least = row->wanted;
-    }
-}
-
-/**
- * Describe a pending request. If the driver refused memory that was granted, the program cannot
- * have more there than it holds now.
- */
+/** Describe a pending request. Memory that the driver refused cannot be had there. */
 static void world_put_pending(struct world *world, struct policy_program *row,
                               const struct pending *pending)
 {
@@ -190,6 +154,7 @@ static void world_put_times(const struct agent *agent, const struct group *group
                             const struct pending *pending, struct policy_program *row)
 {
     const struct program_device *vdev = &group->program->vdevs[group->vdev];
+    const struct managed *managed = &group->program->managed;
     uint64_t now = uv_now(&agent->loop), budget = config_policy(&agent->config)->budget_s * 1000;
     bool queues = vdev->displaced && vdev_is_off(vdev);
     uint64_t waited = pending  ? now - pending->since_ms
@@ -198,8 +163,8 @@ static void world_put_times(const struct agent *agent, const struct group *group
 
     row->waited_s = waited / 1000;
     row->stayed_s = (now - vdev->placed_ms) / 1000;
-    row->recent_moves =
-        world_program_moves_since(&group->program->managed, now > budget ? now - budget : 0);
+    row->recent_moves = world_moves_since(managed->moved_ms, PROGRAM_MOVES_MAX, managed->moved,
+                                          now > budget ? now - budget : 0);
 }
 
 /** The combined visits of a group's virtual devices. */
@@ -268,9 +233,18 @@ static void world_put_group(struct agent *agent, struct world *world, const stru
                 (unsigned)__builtin_popcount(group->vdevs);
     uint64_t held = 0;
     for (unsigned i = 0; i < program->vdev_count; i++) {
-        if (group->vdevs & (1u << i)) {
-            world_add_vdev(row, &program->vdevs[i]);
-            held += program->vdevs[i].device_bytes;
+        const struct program_device *vdev = &program->vdevs[i];
+        if (!(group->vdevs & (1u << i)))
+            continue;
+        held += vdev->device_bytes;
+        row->granted += ledger_reserved(&vdev->entry);
+        row->wanted += vdev->wanted;
+        row->least = row->least > vdev->least ? row->least : vdev->least;
+        row->busy += vdev->busy;
+        row->pinned = row->pinned || vdev->pinned[0];
+        if (!vdev->limited) {
+            row->ways &= ~(unsigned)POLICY_SPILL;
+            row->least = row->wanted;
         }
     }
     if (held > row->wanted)
@@ -298,10 +272,7 @@ static void world_put_group(struct agent *agent, struct world *world, const stru
     }
 }
 
-/**
- * The virtual devices of a program on one device are one program to the policy, because they share
- * its grants.
- */
+/** Virtual devices on one device share their grants: to the policy they are one program. */
 static void world_put_program_groups(struct agent *agent, struct world *world,
                                      struct program *program)
 {
@@ -400,7 +371,8 @@ int world_build(struct agent *agent)
         .device_count = agent->ledger.count,
         .programs = world->programs,
         .queue = world->queue,
-        .recent_moves = world_moves_since(governor, now > budget ? now - budget : 0),
+        .recent_moves = world_moves_since(governor->moved_ms, GOVERN_MOVES_MAX, governor->moved,
+                                          now > budget ? now - budget : 0),
         .now_s = now / 1000,
     };
     for (struct program *program = agent->programs; program; program = program->next)

@@ -1,6 +1,5 @@
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "agent/daemon/agent_messages.h"
 #include "agent/daemon/peers.h"
@@ -187,17 +186,6 @@ static void power_tell(struct agent *agent, struct program *program, bool capped
     power_send(agent, program);
 }
 
-/** Renew the grants, which end by themselves. */
-static void power_renew(struct agent *agent)
-{
-    for (struct program *program = agent->programs; program; program = program->next) {
-        const struct program_power *power = &program->power;
-        if (program->peer && power->capped && power->granted && !program->unresponsive &&
-            uv_now(&agent->loop) - power->said_ms >= POWER_RENEW_MS)
-            power_send(agent, program);
-    }
-}
-
 /** The lowest of the caps that concern @program; UINT64_MAX: none. */
 static uint64_t power_cap_of(const struct agent *agent, const struct program *program)
 {
@@ -320,7 +308,13 @@ void power_tick(struct agent *agent)
     if (!power_is_at_work(agent))
         return;
     power_run(agent);
-    power_renew(agent);
+    /* Renew the grants, which end by themselves. */
+    for (struct program *program = agent->programs; program; program = program->next) {
+        const struct program_power *own = &program->power;
+        if (program->peer && own->capped && own->granted && !program->unresponsive &&
+            uv_now(&agent->loop) - own->said_ms >= POWER_RENEW_MS)
+            power_send(agent, program);
+    }
 }
 
 /* ---- what fits under a cap ---- */
@@ -335,25 +329,19 @@ static uint64_t power_needs(const struct agent *agent, const struct program *pro
     return peak ? metered->idle_mw + peak : metered->most_mw;
 }
 
-/** Power that @device may draw with only @program on it, under all caps; UINT64_MAX: no cap. */
-static uint64_t power_room(const struct agent *agent, const struct program *program,
-                           uint32_t device)
+/** True if @program may draw what it needs on @device, with nothing else there, under all caps. */
+static bool power_fits_at(const struct agent *agent, const struct program *program, uint32_t device)
 {
     uint64_t host = power_host_cap(agent), others = 0, room = UINT64_MAX;
+    uint64_t needs = power_needs(agent, program, device),
+             own = agent->ledger.devices[device].cap_mw;
 
     for (uint32_t i = 0; host && i < agent->power->count; i++)
         others += i == device ? 0 : agent->power->devices[i].idle_mw;
     if (host)
         room = host > others ? host - others : 0;
-    if (agent->ledger.devices[device].cap_mw && agent->ledger.devices[device].cap_mw < room)
-        room = agent->ledger.devices[device].cap_mw;
-    return program->policy.cap_mw && program->policy.cap_mw < room ? program->policy.cap_mw : room;
-}
-
-static bool power_fits_at(const struct agent *agent, const struct program *program, uint32_t device)
-{
-    uint64_t room = power_room(agent, program, device), needs = power_needs(agent, program, device);
-
+    room = own && own < room ? own : room;
+    room = program->policy.cap_mw && program->policy.cap_mw < room ? program->policy.cap_mw : room;
     return room == UINT64_MAX || (needs && needs <= room);
 }
 
@@ -393,10 +381,7 @@ static uint64_t power_needs_in(const struct agent *agent, const struct power_sco
     return needs;
 }
 
-/**
- * The lowest cap of @scope under which a program could launch: the scope's, or any one that is
- * known or not. 0: unknown.
- */
+/** The lowest cap of @scope under which one of its programs could launch. 0: unknown. */
 static uint64_t power_least(const struct agent *agent, const struct power_scope *scope,
                             uint32_t *ret_device)
 {

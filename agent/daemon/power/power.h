@@ -36,9 +36,6 @@ uint32_t utilisation_of_program(const struct agent *agent, const struct program 
 
 /** Put the use of @device into an open map, for `reseat devices` and `reseat explain`. */
 void utilisation_put_device(const struct agent *agent, uint32_t device, struct frame *frame);
-/** Put "use", a list of the devices that @program uses and of its share of each. */
-void utilisation_put_program(const struct agent *agent, const struct program *program,
-                             struct frame *frame);
 
 /*
  * Power caps of programs, devices and the host. policy/power.h chooses the programs that may
@@ -51,10 +48,7 @@ void utilisation_put_program(const struct agent *agent, const struct program *pr
 MUST_CHECK int power_init(struct agent *agent);
 void power_finish(struct agent *agent);
 
-/**
- * Choose which programs may launch, and tell those for which that changed. Returns at once if there
- * is no cap.
- */
+/** Choose which programs may launch and tell them of changes; nothing without a cap. */
 void power_run(struct agent *agent);
 /** Read the meters, then power_run(). */
 void power_tick(struct agent *agent);
@@ -100,14 +94,10 @@ uint64_t power_idle(const struct agent *agent, uint32_t device);
 bool power_is_modelled(const struct agent *agent, uint32_t device);
 /** The power that @device drew, as last read or computed, in mW. False: it is not known. */
 bool power_reading(const struct agent *agent, uint32_t device, uint64_t *ret_mw);
-/** What the meter of @device shows beside energy; nothing without a meter. */
-void power_gauges(const struct agent *agent, uint32_t device, struct meter_gauges *ret_gauges);
 /** Add the fields for `reseat devices` and `reseat ps`. */
 void power_put_device(const struct agent *agent, uint32_t device, struct frame *frame);
 void power_put_program(const struct program *program, struct frame *frame);
-/**
- * Write the line for `reseat explain`; leaves @ret_line as it is if no cap concerns the program.
- */
+/** Write the line for `reseat explain`; nothing where no cap concerns the program. */
 void power_explain(const struct agent *agent, const struct program *program, char *ret_line,
                    size_t size);
 

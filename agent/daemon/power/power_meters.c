@@ -5,7 +5,6 @@
 #include "agent/daemon/agent_messages.h"
 #include "agent/daemon/costs/costs.h"
 #include "agent/daemon/devices/device_list.h"
-#include "agent/daemon/power/power.h"
 #include "agent/daemon/power/power_priv.h"
 #include "state/base/cleanup.h"
 #include "state/base/clock.h"
@@ -28,7 +27,10 @@ struct device_use utilisation_of_device(const struct agent *agent, uint32_t devi
 {
     struct device_use use = {.busy_permil = 0};
 
-    power_gauges(agent, device, &use.gauges);
+    for (unsigned i = 0; i < METER_GAUGES; i++)
+        use.gauges.values[i] = METER_UNKNOWN;
+    if (device < agent->power->count && agent->power->devices[device].meter)
+        meter_look(agent->power->devices[device].meter, &use.gauges);
     for (const struct program *program = agent->programs; program; program = program->next) {
         use.busy_permil += program->connected ? utilisation_of_program(agent, program, device) : 0;
         for (size_t i = 0; i < program->vdev_count; i++) {
@@ -58,22 +60,6 @@ void utilisation_put_device(const struct agent *agent, uint32_t device, struct f
     const struct device_use use = utilisation_of_device(agent, device);
 
     put_device_use(frame, &use);
-}
-
-void utilisation_put_program(const struct agent *agent, const struct program *program,
-                             struct frame *frame)
-{
-    frame_array(frame, "use");
-    for (uint32_t i = 0; i < agent->ledger.count; i++) {
-        uint32_t busy = utilisation_of_program(agent, program, i);
-        if (!busy)
-            continue;
-        frame_map(frame, NULL);
-        frame_string(frame, "device", agent->ledger.devices[i].name);
-        frame_u64(frame, "busy_permil", busy);
-        frame_end(frame);
-    }
-    frame_end(frame);
 }
 
 /* Reads the meters, and learns from them what devices draw while idle and what programs draw. */
@@ -169,10 +155,7 @@ static void power_note(struct agent *agent, uint32_t device, uint64_t mw, uint64
 
     metered->reading_mw = mw;
     metered->read = true;
-    /*
-     * While programs were running, foreign_mw can only fall: how the power is split between them
-     * and other users of the device is not known.
-     */
+    /* While programs run, foreign_mw only falls: the split with others is unknown. */
     if (count == 0 || above < metered->foreign_mw)
         metered->foreign_mw = above;
     if (count == 1 && !metered->modelled)
@@ -209,17 +192,6 @@ static bool power_measure_file(const struct config_device *said, uint64_t *ret_u
     return end != text && !errno;
 }
 
-/** The meter's name: as configured, or that of the vendor's driver for a local PCI device. */
-static void power_meter_name(const struct inventory_entry *entry, const struct config_device *said,
-                             char ret_name[CONFIG_NAME_MAX])
-{
-    const char *kind = strstr(entry->key.platform, "NVIDIA") ? "nvml" : "sysfs";
-
-    snprintf(ret_name, CONFIG_NAME_MAX, "%s", said->meter);
-    if (!said->meter[0] && entry->key.pci[0] && !served_is_address(entry->key.icd))
-        snprintf(ret_name, CONFIG_NAME_MAX, "%s:%s", kind, entry->key.pci);
-}
-
 /**
  * The total of a device whose energy no meter shows, of which the configuration says what it draws
  * at most: it draws its idle power, and the rest of the most in proportion to the load of the
@@ -245,7 +217,11 @@ static bool power_measure(const struct agent *agent, uint32_t device,
     struct metered *metered = &agent->power->devices[device];
     char name[CONFIG_NAME_MAX];
 
-    power_meter_name(entry, said, name);
+    /* As configured, or that of the vendor's driver for a local PCI device. */
+    snprintf(name, sizeof(name), "%s", said->meter);
+    if (!said->meter[0] && entry->key.pci[0] && !served_is_address(entry->key.icd))
+        snprintf(name, sizeof(name), "%s:%s",
+                 strstr(entry->key.platform, "NVIDIA") ? "nvml" : "sysfs", entry->key.pci);
     if (power_measure_file(said, ret_uj, ret_at_ns))
         return true;
     if (strcmp(name, metered->meter_name) != 0) {
@@ -266,16 +242,6 @@ static bool power_measure(const struct agent *agent, uint32_t device,
     if (modelled)
         *ret_uj = power_model(agent, device);
     return read || modelled;
-}
-
-void power_gauges(const struct agent *agent, uint32_t device, struct meter_gauges *ret_gauges)
-{
-    struct meter *meter = device < agent->power->count ? agent->power->devices[device].meter : NULL;
-
-    for (unsigned i = 0; i < METER_GAUGES; i++)
-        ret_gauges->values[i] = METER_UNKNOWN;
-    if (meter)
-        meter_look(meter, ret_gauges);
 }
 
 /** Read the meter of one device. Without a new value, the previous reading stays. */

@@ -20,10 +20,7 @@ int program_file(const struct agent *agent, const struct program *program, char 
     return paths_join(agent->programs_folder, program->id, ret);
 }
 
-/**
- * Check where a program was before, so that the policy does not send it back there either. The
- * clock continues from one agent to the next.
- */
+/** Check the devices where a program was; agents count time by the same clock. */
 static void program_saved_check_visits(struct policy_visits *visits, uint64_t now_s)
 {
     uint32_t kept = 0;
@@ -83,19 +80,6 @@ void program_take_saved(struct agent *agent, struct program *program, const msgp
         program->images->due_ms = now;
 }
 
-/** When the policy moved it, the newest first, as times before "saved_ms". */
-static void program_saved_put_moves(const struct agent *agent, const struct managed *managed,
-                                    struct frame *frame)
-{
-    frame_u64(frame, "policy_moved", managed->moved);
-    frame_array(frame, "moved_ages_ms");
-    for (unsigned i = 0; i < managed->moved && i < PROGRAM_MOVES_MAX; i++)
-        frame_u64(frame, NULL,
-                  uv_now(&agent->loop) -
-                      managed->moved_ms[(managed->moved - 1 - i) % PROGRAM_MOVES_MAX]);
-    frame_end(frame);
-}
-
 void program_take_moves(struct agent *agent, struct program *program, const msgpack_object *map)
 {
     const msgpack_object *items;
@@ -113,12 +97,10 @@ void program_take_moves(struct agent *agent, struct program *program, const msgp
     }
 }
 
-/**
- * Write the state that a later agent needs. A failure is not fatal: a connected program reports
- * most of it again.
- */
+/** On failure a later agent learns most of it from the program when it connects. */
 void programs_save(const struct agent *agent, const struct program *program)
 {
+    const struct managed *managed = &program->managed;
     char path[PATH_MAX];
     struct frame frame;
 
@@ -129,7 +111,13 @@ void programs_save(const struct agent *agent, const struct program *program)
     frame_u64(&frame, "uid", program->uid);
     put_saved(&frame, agent, program);
     frame_u64(&frame, "saved_ms", uv_now(&agent->loop)); /* The ages of moves count from then. */
-    program_saved_put_moves(agent, &program->managed, &frame);
+    frame_u64(&frame, "policy_moved", managed->moved);
+    frame_array(&frame, "moved_ages_ms"); /* The newest first. */
+    for (unsigned i = 0; i < managed->moved && i < PROGRAM_MOVES_MAX; i++)
+        frame_u64(&frame, NULL,
+                  uv_now(&agent->loop) -
+                      managed->moved_ms[(managed->moved - 1 - i) % PROGRAM_MOVES_MAX]);
+    frame_end(&frame);
     int error;
     if ((error = frame_seal(&frame)) || (error = program_file(agent, program, path)) ||
         (error = file_replace_path(path, frame.buffer.data, frame.buffer.size))) {

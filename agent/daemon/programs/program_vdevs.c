@@ -1,25 +1,10 @@
 #include <string.h>
 
 #include "agent/daemon/agent_messages.h"
-#include "agent/daemon/devices/device_list.h"
 #include "agent/daemon/programs/registry.h"
 #include "state/base/array.h"
 
 /* Reads programs' reports on their virtual devices, and describes these. */
-
-static void program_vdevs_take_sources(struct agent *agent, struct program_device *vdev,
-                                       const msgpack_object *map)
-{
-    const msgpack_object *items;
-    size_t count = field_array(map, "sources", &items);
-
-    vdev->source_count = 0;
-    for (size_t i = 0; i < count && vdev->source_count < PROGRAM_SOURCES_MAX; i++) {
-        struct program_source *source = &vdev->sources[vdev->source_count];
-        take_source(agent, &items[i], source);
-        vdev->source_count += source->device != LEDGER_NONE;
-    }
-}
 
 static void program_vdevs_take_vdev(struct agent *agent, struct program *program, size_t index,
                                     const msgpack_object *map)
@@ -27,6 +12,7 @@ static void program_vdevs_take_vdev(struct agent *agent, struct program *program
     struct program_device *vdev = &program->vdevs[index];
     uint64_t moves = vdev->moves, downtime = vdev->last_downtime_ns;
     uint64_t wanted = vdev->wanted, least = vdev->least;
+    const msgpack_object *items;
 
     take_vdev(agent, map, vdev);
     vdev->seeks = program->status.protect.seeks && vdev->lost && !vdev->suspended;
@@ -36,9 +22,7 @@ static void program_vdevs_take_vdev(struct agent *agent, struct program *program
     vdev->wanted = vdev->tells_grants ? vdev->wanted : vdev->device_bytes;
     vdev->least = field_get(map, "least") ? vdev->least : vdev->wanted;
     vdev->peak = field_get(map, "peak") ? vdev->peak : vdev->device_bytes;
-    /*
-     * A suspended device has no memory on a device: keep the amount with which it will be resumed.
-     */
+    /* Suspended, it has no device memory: keep the amount to resume it with. */
     vdev->wanted = vdev->suspended && vdev->wanted < wanted ? wanted : vdev->wanted;
     vdev->least = vdev->suspended && vdev->least < least ? least : vdev->least;
     uint64_t most = vdev->wanted > vdev->device_bytes ? vdev->wanted : vdev->device_bytes;
@@ -46,7 +30,13 @@ static void program_vdevs_take_vdev(struct agent *agent, struct program *program
     if (vdev->fetched > vdev->to_fetch)
         vdev->fetched = vdev->to_fetch;
     vdev->busy = vdev->busy < 1000 ? vdev->busy : 1000;
-    program_vdevs_take_sources(agent, vdev, map);
+    size_t count = field_array(map, "sources", &items);
+    vdev->source_count = 0;
+    for (size_t i = 0; i < count && vdev->source_count < PROGRAM_SOURCES_MAX; i++) {
+        struct program_source *source = &vdev->sources[vdev->source_count];
+        take_source(agent, &items[i], source);
+        vdev->source_count += source->device != LEDGER_NONE;
+    }
 }
 
 /** Keep the agent's own state of devices that the program reports again. */
@@ -130,9 +120,7 @@ void program_take_status(struct agent *agent, struct program *program,
     program_vdevs_note_protection(program);
     program_vdevs_take_ready(agent, program, message);
     program_vdevs_take_whole(program, message);
-    /*
-     * A program that is starting has no virtual devices yet, and keeps those of its registration.
-     */
+    /* A starting program reports no virtual devices: it keeps those it registered. */
     if (count != 0 && program_set_vdev_count(agent, program, count)) {
         for (size_t i = 0; i < count; i++)
             program_vdevs_take_vdev(agent, program, i, &vdevs[i]);
@@ -170,24 +158,15 @@ bool program_launches_on(const struct program *program, uint32_t device)
     return false;
 }
 
-static bool program_vdevs_program_lost(const struct program *program)
-{
-    for (size_t i = 0; i < program->vdev_count; i++)
-        if (!program->vdevs[i].suspended && program->vdevs[i].lost)
-            return true;
-    return false;
-}
-
-static bool program_vdevs_program_spilled(const struct program *program)
-{
-    for (size_t i = 0; i < program->vdev_count; i++)
-        if (!program->vdevs[i].suspended && program->vdevs[i].spilled)
-            return true;
-    return false;
-}
-
 const char *program_state(const struct program *program)
 {
+    bool lost = false, spilled = false;
+
+    for (size_t i = 0; i < program->vdev_count; i++) {
+        const struct program_device *vdev = &program->vdevs[i];
+        lost = lost || (!vdev->suspended && vdev->lost);
+        spilled = spilled || (!vdev->suspended && vdev->spilled);
+    }
     if (!program->connected)
         return "starting";
     if (!program->peer || program->unresponsive)
@@ -196,13 +175,13 @@ const char *program_state(const struct program *program)
         return "fenced";
     if (program_moving(program))
         return "moving";
-    if (program_vdevs_program_lost(program))
+    if (lost)
         return "lost";
     if (program_suspended(program))
         return "suspended";
     if (program->managed.waiting)
         return "waiting";
-    return program_vdevs_program_spilled(program) ? "spilled" : "running";
+    return spilled ? "spilled" : "running";
 }
 
 const char *vdev_device_name(const struct agent *agent, const struct program_device *vdev)

@@ -10,27 +10,10 @@
 #include "agent/config/process.h"
 #include "agent/daemon/agent_messages.h"
 #include "agent/daemon/event_log.h"
-#include "agent/daemon/peers.h"
 #include "state/base/bytes/size.h"
 
 #define PROGRAM_FILE_MAX (256u << 10)
 #define LOST_MS          1000
-
-static void registry_open_vdev(struct agent *agent, struct program_device *vdev)
-{
-    ledger_open(&agent->ledger, &vdev->entry);
-    for (size_t i = 0; i < PROGRAM_SOURCES_MAX; i++)
-        ledger_open(&agent->ledger, &vdev->sources[i].entry);
-    vdev->only = LEDGER_NONE;
-}
-
-static void registry_move_vdev(const struct program_device *from, struct program_device *to)
-{
-    *to = *from;
-    ledger_move(&from->entry, &to->entry);
-    for (size_t i = 0; i < PROGRAM_SOURCES_MAX; i++)
-        ledger_move(&from->sources[i].entry, &to->sources[i].entry);
-}
 
 bool program_set_vdev_count(struct agent *agent, struct program *program, size_t count)
 {
@@ -38,10 +21,19 @@ bool program_set_vdev_count(struct agent *agent, struct program *program, size_t
         struct program_device *vdevs = calloc(count, sizeof(*vdevs));
         if (!vdevs)
             return false;
-        for (size_t i = 0; i < program->vdev_room; i++)
-            registry_move_vdev(&program->vdevs[i], &vdevs[i]);
-        for (size_t i = program->vdev_room; i < count; i++)
-            registry_open_vdev(agent, &vdevs[i]);
+        for (size_t i = 0; i < program->vdev_room; i++) {
+            const struct program_device *from = &program->vdevs[i];
+            vdevs[i] = *from;
+            ledger_move(&from->entry, &vdevs[i].entry);
+            for (size_t j = 0; j < PROGRAM_SOURCES_MAX; j++)
+                ledger_move(&from->sources[j].entry, &vdevs[i].sources[j].entry);
+        }
+        for (size_t i = program->vdev_room; i < count; i++) {
+            ledger_open(&agent->ledger, &vdevs[i].entry);
+            for (size_t j = 0; j < PROGRAM_SOURCES_MAX; j++)
+                ledger_open(&agent->ledger, &vdevs[i].sources[j].entry);
+            vdevs[i].only = LEDGER_NONE;
+        }
         free(program->vdevs);
         program->vdevs = vdevs;
         program->vdev_room = count;
@@ -222,15 +214,6 @@ void programs_load(struct agent *agent)
         closedir(folder);
 }
 
-static void registry_program_remove(struct agent *agent, struct program *program)
-{
-    char path[PATH_MAX];
-
-    if (!program_file(agent, program, path))
-        unlink(path);
-    registry_program_destroy(agent, program);
-}
-
 void programs_finish(struct agent *agent)
 {
     while (agent->programs)
@@ -244,16 +227,18 @@ bool program_sweep(struct agent *agent, struct program *program)
     bool ended = !process_alive(program->pid, program->start);
     if (ended || (program->connected && uv_now(&agent->loop) - program->lost_ms > LOST_MS))
         agent->events->program_unreachable(agent, program, ended);
-    if (ended)
-        registry_program_remove(agent, program);
+    if (ended) {
+        char path[PATH_MAX];
+        if (!program_file(agent, program, path))
+            unlink(path);
+        registry_program_destroy(agent, program);
+    }
     return ended;
 }
 
 void programs_sweep(struct agent *agent)
 {
-    struct program *next;
-
-    for (struct program *program = agent->programs; program; program = next) {
+    for (struct program *program = agent->programs, *next; program; program = next) {
         next = program->next;
         (void)program_sweep(agent, program);
     }
@@ -308,10 +293,7 @@ int programs_connect(struct agent *agent, struct peer *peer, const msgpack_objec
     take_hello(hello, &said);
     struct program *program = registry_program_of_process(agent, peer, start);
     if (!program) {
-        /*
-         * A child of a program that was started with `reseat run`, or a program that an earlier
-         * agent knew.
-         */
+        /* A child of a known program, or a program that an earlier agent knew. */
         const struct program *known = registry_program_by_id(agent, said.id), *parent;
         char refused[PROTOCOL_TEXT_MAX];
         if (!programs_may_start(agent, peer, refused, sizeof(refused))) {
@@ -384,27 +366,6 @@ void programs_disconnect(struct agent *agent, struct peer *peer)
     programs_sweep(agent);
 }
 
-void programs_set_device(struct agent *agent, struct program *program, size_t vdev,
-                         const struct device_key *device)
-{
-    for (size_t i = 0; i < program->vdev_count; i++) {
-        if (vdev == PROGRAM_ALL_VDEVS || vdev == i) {
-            program->vdevs[i].device = *device;
-            program->vdevs[i].has_device = true;
-        }
-    }
-    programs_save(agent, program);
-}
-
-static bool registry_is_pid(const char *text, pid_t *ret)
-{
-    uint64_t value = 0;
-    bool numbered = number_parse(text, INT32_MAX - 1, &value);
-
-    *ret = (pid_t)value;
-    return numbered && value > 0;
-}
-
 /** Of several programs with one name, the only one that is connected; otherwise NULL. */
 static struct program *registry_by_name(const struct agent *agent, const struct peer *peer,
                                         const char *name, bool connected, unsigned *ret_count)
@@ -443,13 +404,13 @@ static int registry_find(struct agent *agent, const struct peer *peer, const cha
                          struct program **ret_program, char *ret_error, size_t error_size)
 {
     char list[512];
+    uint64_t pid = 0;
     unsigned count;
-    pid_t pid;
+    bool numbered = number_parse(text, INT32_MAX - 1, &pid) && pid > 0;
 
     for (struct program *program = agent->programs; program; program = program->next) {
         if (peer_sees(peer, program->uid) &&
-            (strcmp(program->id, text) == 0 ||
-             (registry_is_pid(text, &pid) && program->pid == pid))) {
+            (strcmp(program->id, text) == 0 || (numbered && program->pid == (pid_t)pid))) {
             *ret_program = program;
             return 0;
         }

@@ -67,10 +67,7 @@ enum program_exclusion_cause {
     EXCLUSION_FAILED, /**< An error occurred: for a limited time. */
     /** The program uses features that the device does not have: until its use changes. */
     EXCLUSION_REFUSED,
-    /**
-     * A build failed there: until the driver changes, or until the program has other code to build
-     * and some time has passed.
-     */
+    /** A build failed: until the driver or the code to build changes (and time has passed). */
     EXCLUSION_BUILD,
 };
 struct program_exclusion {
@@ -98,10 +95,7 @@ enum program_override {
 /** How much memory a program may have, and how it continues when less is available. */
 struct program_policy {
     struct protection protect; /**< The protection it is to have. */
-    /**
-     * Bits of enum program_override. The configuration decides the other properties, also when it
-     * changes.
-     */
+    /** Bits of enum program_override; the configuration decides the others, now and later. */
     unsigned overrides;
     int32_t priority;
     bool preemptible;
@@ -112,9 +106,7 @@ struct program_policy {
     char pinned_to[PROTOCOL_PINNED_MAX];
 };
 
-/**
- * Moves by the policy that are remembered. The policy's budget of moves for one program is smaller.
- */
+/** Remembered moves by the policy; its budget for one program is smaller. */
 #define PROGRAM_MOVES_MAX 16
 
 /** The governor's state of one program. */
@@ -178,10 +170,7 @@ struct program_ready {
     uint32_t device; /**< Index in the ledger. */
     /** What a move there would still have to build, as the program reported it. */
     uint64_t behind;
-    /**
-     * The value of `behind` after the last update: what the program cannot build ahead, so it is
-     * not asked for again.
-     */
+    /** `behind` after the last update: the rest cannot be built ahead; do not ask again. */
     uint64_t left;
     /** When it was last asked to update the device or to release it; 0: never. */
     uint64_t asked_ms;
@@ -398,12 +387,6 @@ void program_take_status(struct agent *agent, struct program *program,
 
 /** Stands for all virtual devices of a program. */
 #define PROGRAM_ALL_VDEVS SIZE_MAX
-/**
- * Set the start device of a program that has not started OpenCL yet, or of one of its virtual
- * devices.
- */
-void programs_set_device(struct agent *agent, struct program *program, size_t vdev,
-                         const struct device_key *device);
 
 /**
  * Find a program of those that @peer may act on, by pid, id or name; of several of one name, one
@@ -418,10 +401,7 @@ MUST_CHECK int programs_find(struct agent *agent, const struct peer *peer, const
                              struct program **ret_program, size_t *ret_vdev, char *ret_error,
                              size_t error_size);
 
-/**
- * A value that changes with the OpenCL features that the program uses. A device that refused it may
- * accept it after a change.
- */
+/** A number that changes with the used features: a device that refused may accept then. */
 uint64_t program_uses(const struct program *program);
 
 /** Bring a policy that was read within its bounds. */
@@ -440,10 +420,7 @@ void program_take_images(const struct agent *agent, struct program *program,
                          const msgpack_object *map);
 /** Read when the policy moved it, of a saved program. */
 void program_take_moves(struct agent *agent, struct program *program, const msgpack_object *map);
-/**
- * Apply the configuration's settings for its new name, where neither its command line nor an
- * operator set them.
- */
+/** Apply the configuration for its new name, where no command set anything else. */
 void program_named(struct agent *agent, struct program *program);
 /** Apply those settings again after the configuration changed. */
 void program_configure(struct agent *agent, struct program *program);
@@ -521,10 +498,7 @@ bool program_wish_fits(const struct agent *agent, const struct program *program,
 void program_notify(const struct program *program, size_t vdev, const char *what, uint64_t in_ns,
                     uint64_t value, const char *text);
 
-/**
- * Tell all programs that a device has been added or has more memory. @bytes: what programs may have
- * there.
- */
+/** Tell all programs of a new device, or more memory: @bytes is what they may have. */
 void programs_notify_added(const struct agent *agent, uint64_t bytes, const char *text);
 
 #endif

@@ -10,10 +10,7 @@
 #include "agent/daemon/devices/device_list.h"
 #include "agent/protocol/common_messages.h"
 
-/**
- * A process that probes one device server (remote/watch/), so that the agent never blocks on a
- * server.
- */
+/** Probes one device server (remote/watch/), so that the agent never blocks on it. */
 struct watcher {
     uv_process_t process;
     uv_pipe_t in, out;
@@ -56,10 +53,7 @@ static void servers_watcher_ends(struct watcher *watcher, bool other_version)
     servers_ended(watcher->server, other_version);
 }
 
-/*
- * The handle is closed only when the process has exited: libuv does not reap a child whose handle
- * is closed.
- */
+/* Close the handle only now: libuv does not reap a child whose handle is closed. */
 static void servers_watcher_exited(uv_process_t *process, int64_t status, int number)
 {
     struct watcher *watcher = process->data;
@@ -148,10 +142,7 @@ static void servers_watcher_ask(struct watcher *watcher, bool devices)
     (void)uv_try_write((uv_stream_t *)&watcher->in, &word, 1);
 }
 
-/*
- * Longer than the longest time between two messages of a watcher: one probe, one listing, and its
- * longest wait.
- */
+/* Longer than a watcher is ever silent: a probe, a listing, and its longest wait. */
 #define SILENCE_MS     150000
 #define RESTART_MS     1000
 #define RESTART_MS_MAX 60000
@@ -268,16 +259,6 @@ static void servers_set_state(struct server *server, enum server_state state, bo
     server->since_ms = uv_now(&agent->loop);
 }
 
-static void servers_is_there(struct server *server, const struct server_news *news)
-{
-    server->round_trip_ns = news->round_trip_ns;
-    server->read = news->read;
-    server->write = news->write;
-    server->code[0] = server->problem[0] = '\0';
-    server->wait_ms = 0;
-    servers_set_state(server, SERVER_UP, news->listed);
-}
-
 static void servers_is_not_there(struct server *server, const char *code, const char *problem)
 {
     bool was = server->state == SERVER_UP || server->state == SERVER_LOST;
@@ -296,13 +277,6 @@ static struct server *servers_create(struct agent *agent, const char *name, cons
  */
 
 #define FOUND_MAX 32
-
-static bool servers_may_use(const struct server *server)
-{
-    char ignored[PATH_MAX];
-
-    return server_has_credentials(server->address, ignored);
-}
 
 /** Do not contact the server until there are credentials for it; servers_tick() checks for them. */
 static void servers_wait_for_credentials(struct server *server)
@@ -364,7 +338,12 @@ static void servers_told(struct server *server, const struct server_news *news)
     } else if (news->code[0]) {
         servers_is_not_there(server, news->code, news->problem);
     } else {
-        servers_is_there(server, news);
+        server->round_trip_ns = news->round_trip_ns;
+        server->read = news->read;
+        server->write = news->write;
+        server->code[0] = server->problem[0] = '\0';
+        server->wait_ms = 0;
+        servers_set_state(server, SERVER_UP, news->listed);
     }
 }
 
@@ -414,9 +393,11 @@ static void servers_begin(struct server *server)
 void servers_tick(struct agent *agent)
 {
     uint64_t now = uv_now(&agent->loop);
+    char ignored[PATH_MAX];
 
     for (struct server *server = agent->servers; server; server = server->next) {
-        if (server->found && server->state == SERVER_FOUND && !servers_may_use(server))
+        if (server->found && server->state == SERVER_FOUND &&
+            !server_has_credentials(server->address, ignored))
             continue;
         if (server->watcher && now - server->heard_ms > SILENCE_MS &&
             !servers_is_announcer(server)) {
@@ -538,17 +519,16 @@ void servers_configure(struct agent *agent)
     for (server = agent->servers; server; server = next) {
         bool stays = !server->configured;
         next = server->next;
-        for (size_t i = 0; i < config->server_count && !stays; i++) {
+        for (size_t i = 0; i < config->lists[CONFIG_SERVERS].count && !stays; i++) {
             config_server(config, i, &name, &address);
             stays = !strcmp(name, server->name) && !strcmp(address, server->address);
         }
         if (!stays) {
-            server->configured =
-                false; /* From now on it is treated as a server that an operator added. */
+            server->configured = false; /* It is as one that an operator added from now on. */
             agent->events->server_leaves(agent, server, true);
         }
     }
-    for (size_t i = 0; i < config->server_count; i++) {
+    for (size_t i = 0; i < config->lists[CONFIG_SERVERS].count; i++) {
         config_server(config, i, &name, &address);
         server = servers_find(agent, name);
         int error = server ? 0 : servers_add(agent, name, address, true, &server);
@@ -575,7 +555,7 @@ int servers_init(struct agent *agent)
     if ((error = paths_state(folder)) ||
         (error = paths_join(folder, "servers", agent->servers_path)))
         return error;
-    for (size_t i = 0; i < agent->config.server_count && i < SERVERS_MAX; i++) {
+    for (size_t i = 0; i < agent->config.lists[CONFIG_SERVERS].count && i < SERVERS_MAX; i++) {
         config_server(&agent->config, i, &name, &address);
         if (!servers_create(agent, name, address, true))
             return -ENOMEM;
@@ -601,9 +581,7 @@ void servers_stop(struct agent *agent)
 
 void servers_finish(struct agent *agent)
 {
-    struct server *next;
-
-    for (struct server *server = agent->servers; server; server = next) {
+    for (struct server *server = agent->servers, *next; server; server = next) {
         next = server->next;
         free(server);
     }
@@ -611,11 +589,6 @@ void servers_finish(struct agent *agent)
 }
 
 /* ---- their devices ---- */
-
-static bool servers_is_shown(const struct server *server, const struct inventory_entry *entry)
-{
-    return strcmp(entry->key.icd, server->address) == 0;
-}
 
 int servers_append(struct agent *agent, struct inventory *inventory, bool *ret_grew)
 {
@@ -626,14 +599,11 @@ int servers_append(struct agent *agent, struct inventory *inventory, bool *ret_g
         server->devices = 0;
         if (inventory_read(server->file, &some))
             continue;
-        /*
-         * The watcher wrote this file: accept only this server's devices, and DEVICES_MAX of them
-         * at most.
-         */
+        /* A watcher wrote the file: accept DEVICES_MAX devices, this server's alone. */
         kept.entries = some.entries;
         for (size_t i = 0; i < some.count; i++) {
             some.entries[i].lost = server->state != SERVER_UP;
-            if (servers_is_shown(server, &some.entries[i]) && kept.count < DEVICES_MAX)
+            if (strcmp(some.entries[i].key.icd, server->address) == 0 && kept.count < DEVICES_MAX)
                 kept.entries[kept.count++] = some.entries[i];
             else
                 devinfo_finish(&some.entries[i].info);

@@ -85,17 +85,11 @@ bool servers_refuse(const struct agent *agent, const char *name, char *ret_reaso
  */
 MUST_CHECK int servers_add(struct agent *agent, const char *name, const char *address,
                            bool configured, struct server **ret_server);
-/**
- * Set whether the server is to be removed. Returns 0, or -errno: later agents will not know the
- * change.
- */
+/** Whether it is to be removed. Returns 0, or -errno: later agents will not know. */
 int server_set_leaves(struct server *server, bool leaves);
 /** Treat an announced server as one that an operator added, from now on. Returns 0 or -errno. */
 MUST_CHECK int servers_keep(struct server *server);
-/**
- * Remove the server and its devices from the agent. Programs on them continue, but the agent no
- * longer knows the server of their devices.
- */
+/** Remove the server and its devices; programs on them continue, unmanaged. */
 void servers_remove(struct server *server);
 
 /**

@@ -24,10 +24,7 @@ static void setup(void)
     harness_init();
     snprintf(source, sizeof(source), "%s/k.cl", harness_folder());
     snprintf(binary, sizeof(binary), "%s/k.bin", harness_folder());
-    FILE *file = fopen(source, "we");
-    cr_assert_not_null(file);
-    fputs("kernel void k(global int *a) { a[0] = 1; }\n", file);
-    fclose(file);
+    harness_write(source, "kernel void k(global int *a) { a[0] = 1; }\n");
     put(binary, 'b', 1000);
 }
 TestSuite(library_verbs, .init = setup, .fini = harness_finish, .timeout = 100);
@@ -59,8 +56,8 @@ static const char *path_of_first(void)
     json_t *answer = list();
     const json_t *entry = json_array_get(json_object_get(answer, "entries"), 0);
 
-    snprintf(path, sizeof(path), "%s/%s", json_string_value(json_object_get(answer, "folder")),
-             json_string_value(json_object_get(entry, "key")));
+    snprintf(path, sizeof(path), "%s/%s", harness_text(answer, "folder"),
+             harness_text(entry, "key"));
     return path;
 }
 
@@ -70,11 +67,11 @@ Test(library_verbs, what_is_added_is_listed)
     cr_assert_eq(add("-DX=1 -DY"), 0);
     json_t *answer = list();
     const json_t *entry = json_array_get(json_object_get(answer, "entries"), 0);
-    cr_expect_str_eq(json_string_value(json_object_get(entry, "origin")), "added");
-    cr_expect_str_eq(json_string_value(json_object_get(entry, "device")), "Fake two");
-    cr_expect_gt(json_integer_value(json_object_get(entry, "size_bytes")), 1000);
-    cr_expect_eq(strlen(json_string_value(json_object_get(entry, "key"))), 64);
-    cr_expect_eq(json_integer_value(json_object_get(answer, "limit_bytes")), 1024 << 20);
+    cr_expect_str_eq(harness_text(entry, "origin"), "added");
+    cr_expect_str_eq(harness_text(entry, "device"), "Fake two");
+    cr_expect_gt(harness_number(entry, "size_bytes"), 1000);
+    cr_expect_eq(strlen(harness_text(entry, "key")), 64);
+    cr_expect_eq(harness_number(answer, "limit_bytes"), 1024 << 20);
     cr_expect(strstr(RESEAT("library", "list")->out, "Fake two"));
     /* Blanks alone are no other options, and one recipe has one entry. */
     cr_assert_eq(add(" -DX=1   -DY "), 0);
@@ -89,24 +86,17 @@ Test(library_verbs, what_cannot_be_added_is_said)
 
     snprintf(missing, sizeof(missing), "%s/missing", harness_folder());
     snprintf(dated, sizeof(dated), "%s/dated.cl", harness_folder());
-    FILE *file = fopen(dated, "we");
-    cr_assert_not_null(file);
-    fputs("constant char *t = __TIME__;", file);
-    fclose(file);
+    harness_write(dated, "constant char *t = __TIME__;");
     cr_expect_eq(RESEAT("library", "add", "--device", "cpu1", binary)->status, 2);
     cr_expect_eq(
         RESEAT("library", "add", "--device", "cpu1", "--source", source, "--il", source, binary)
             ->status,
         2);
     cr_expect_eq(RESEAT("library", "add", "--source", source, binary)->status, 2);
-    cr_expect_eq(RESEAT("library", "add", "--device", "tpu7", "--source", source, binary)->status,
-                 3);
-    cr_expect_eq(RESEAT("library", "add", "--device", "cpu1", "--source", missing, binary)->status,
-                 1);
-    cr_expect_eq(RESEAT("library", "add", "--device", "cpu1", "--source", source, missing)->status,
-                 1);
-    cr_expect_eq(RESEAT("library", "add", "--device", "cpu1", "--source", dated, binary)->status,
-                 4);
+    harness_ends(RESEAT("library", "add", "--device", "tpu7", "--source", source, binary), 3);
+    harness_ends(RESEAT("library", "add", "--device", "cpu1", "--source", missing, binary), 1);
+    harness_ends(RESEAT("library", "add", "--device", "cpu1", "--source", source, missing), 1);
+    harness_ends(RESEAT("library", "add", "--device", "cpu1", "--source", dated, binary), 4);
     put(binary, 'b', 0);
     cr_expect_eq(add(""), 1);
     put(binary, 'b', 10);
@@ -128,7 +118,7 @@ Test(library_verbs, damage_is_found_and_removed)
     close(fd);
     cr_assert_eq(RESEAT("library", "verify")->status, 1);
     json_t *answer = harness_json(RESEAT("library", "verify", "--json"), "library");
-    cr_assert_eq(json_integer_value(json_object_get(answer, "damaged")), 1);
+    cr_assert_eq(harness_number(answer, "damaged"), 1);
     cr_assert_eq(count(), 2);
     cr_assert_eq(RESEAT("library", "verify", "--remove")->status, 0);
     cr_assert_eq(count(), 1);

@@ -106,7 +106,7 @@ Test(process_verbs, a_driver_that_stays_is_named_before_anything_is_done)
     expect_refused(KEEP(criu), 4, "libvendor.so stays");
     json_t *answer = harness_json(RESEAT("ps", "--json"), "ps");
     const json_t *app = json_array_get(json_object_get(answer, "apps"), 0);
-    cr_expect_eq(json_integer_value(json_object_get(app, "moves")), 0, "it was suspended in vain");
+    cr_expect_eq(harness_number(app, "moves"), 0, "it was suspended in vain");
 }
 
 Test(process_verbs, a_program_that_cannot_be_parked_goes_on)
@@ -141,8 +141,8 @@ Test(process_verbs, a_process_is_kept_and_goes_on)
 {
     harness_start("kept", "done");
     json_t *answer = harness_json(KEEP(criu, "--json"), "checkpoint");
-    cr_expect_eq(json_integer_value(json_object_get(answer, "image_bytes")), 3000006);
-    cr_expect_gt(json_integer_value(json_object_get(answer, "downtime_ns")), 0);
+    cr_expect_eq(harness_number(answer, "image_bytes"), 3000006);
+    cr_expect_gt(harness_number(answer, "downtime_ns"), 0);
     cr_expect(harness_state("kept", "running", 5000));
     cr_expect_eq(images(), 1);
     cr_expect_eq(RESEAT("image", "verify", folder)->status, 0);
@@ -231,7 +231,7 @@ static void find_image(char *ret, size_t size)
 {
     json_t *answer = harness_json(RESEAT("image", "list", folder, "--json"), "image");
     const json_t *image = json_array_get(json_object_get(answer, "images"), 0);
-    snprintf(ret, size, "%s/%s", folder, json_string_value(json_object_get(image, "name")));
+    snprintf(ret, size, "%s/%s", folder, harness_text(image, "name"));
 }
 
 static void expect_not_restored(const struct result *result, int status, const char *words)
@@ -347,9 +347,7 @@ Test(process_verbs, an_image_is_restored_on_one_host)
     keep_one();
     find_image(image, sizeof(image));
     snprintf(claim, sizeof(claim), "%s/restored", image);
-    FILE *file = fopen(claim, "w");
-    fputs("elsewhere", file);
-    fclose(file);
+    harness_write(claim, "elsewhere");
     cr_assert_eq(chmod(claim, 0600), 0);
     expect_not_restored(RESTORE(criu), 4, "was already restored on elsewhere");
     setenv("FAKE_CRIU", "restore", 1);

@@ -71,21 +71,14 @@ static const char *objective_of(const char *option, const char *value)
 
 Test(run, says_for_what_a_device_is_chosen_for_each_launch)
 {
-    char path[256];
-    snprintf(path, sizeof(path), "%s/objective.conf", harness_folder());
     cr_assert_str_eq(objective_of("--slice", "5"), "none same\n");
     cr_assert_str_eq(objective_of("--objective", "energy"), "energy same\n");
     cr_assert_str_eq(objective_of("--float", "any"), "none any\n");
     cr_assert_eq(RESEAT("run", "--objective", "tim", "true")->status, 2);
     cr_assert_eq(RESEAT("run", "--float", "none", "true")->status, 2);
-    FILE *file = fopen(path, "w");
-    cr_assert(file &&
-              fputs("policy = { objective = \"time\"; float = \"any\"; };\n"
-                    "programs = ( { match = \"own\"; objective = \"none\"; float = \"same\"; },\n"
-                    "             { match = \"half\"; objective = \"energy\"; } );\n",
-                    file) >= 0 &&
-              fclose(file) == 0);
-    setenv("RESEAT_CONFIG", path, 1);
+    harness_configure("policy = { objective = \"time\"; float = \"any\"; };\n"
+                      "programs = ( { match = \"own\"; objective = \"none\"; float = \"same\"; },\n"
+                      "             { match = \"half\"; objective = \"energy\"; } );\n");
     cr_assert_str_eq(objective_of("--slice", "5"), "time any\n");
     cr_assert_str_eq(objective_of("--objective", "none"), "none any\n");
     cr_assert_str_eq(objective_of("--float", "same"), "time same\n");
@@ -99,11 +92,7 @@ Test(run, says_for_what_a_device_is_chosen_for_each_launch)
 
 Test(run, says_how_long_a_configured_piece_is)
 {
-    char path[256];
-    snprintf(path, sizeof(path), "%s/slice.conf", harness_folder());
-    FILE *file = fopen(path, "w");
-    cr_assert(file && fputs("policy = { slice = 12; };\n", file) >= 0 && fclose(file) == 0);
-    setenv("RESEAT_CONFIG", path, 1);
+    harness_configure("policy = { slice = 12; };\n");
     struct result *result = RESEAT("run", "sh", "-c", "echo $RESEAT_SLICE");
     cr_assert_str_eq(result->out, "12\n", "%s", result->err);
     result = RESEAT("run", "--slice", "3", "sh", "-c", "echo $RESEAT_SLICE");
@@ -139,8 +128,7 @@ Test(run, inside_itself_keeps_what_was_kept)
 Test(run, without_an_agent_warns_in_one_line_and_runs)
 {
     setenv("RESEAT_AGENT", "/bin/false", 1);
-    struct result *result = RESEAT("run", "sh", "-c", "echo ran; exit 7");
-    cr_assert_eq(result->status, 7);
+    struct result *result = harness_ends(RESEAT("run", "sh", "-c", "echo ran; exit 7"), 7);
     cr_assert_str_eq(result->out, "ran\n");
     cr_assert_eq(strchr(result->err, '\n'), result->err + strlen(result->err) - 1, "%s",
                  result->err);
@@ -155,12 +143,11 @@ static const char *leave_a_trap(void)
     snprintf(folder, sizeof(folder), "%s/run/reseat", harness_folder());
     cr_assert_eq(RESEAT("devices")->status, 0);
     cr_assert_eq(RESEAT("agent", "stop")->status, 0);
-    struct result *result =
-        harness_run("sh", "-c",
-                    "mkdir -p \"$1/vendors\" && echo /evil.so >\"$1/vendors/evil.icd\" && "
-                    "test -f \"$1/inventory\" && chmod 777 \"$1\"",
-                    "sh", folder, NULL);
-    cr_assert_eq(result->status, 0, "%s", result->err);
+    harness_ends(harness_run("sh", "-c",
+                             "mkdir -p \"$1/vendors\" && echo /evil.so >\"$1/vendors/evil.icd\" && "
+                             "test -f \"$1/inventory\" && chmod 777 \"$1\"",
+                             "sh", folder, NULL),
+                 0);
     return folder;
 }
 

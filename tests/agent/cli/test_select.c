@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "agent/config/paths.h"
-#include "agent/protocol/protocol.h"
 #include "state/base/files/access.h"
 #include "tests/agent/harness.h"
 
@@ -44,9 +43,8 @@ static unsigned lines(const char *text, const char *with)
 
 Test(select, a_command_is_for_each_program_that_all_selectors_select)
 {
-    struct result *result = RESEAT("suspend", "--name", "render-*", "--device", "gpu0");
-
-    cr_assert_eq(result->status, 0, "%s", result->err);
+    struct result *result =
+        harness_ends(RESEAT("suspend", "--name", "render-*", "--device", "gpu0"), 0);
     cr_assert_eq(lines(result->out, "suspended in"), 2, "%s", result->out);
     cr_assert(!strstr(result->out, "solver"), "%s", result->out);
     cr_assert(harness_state("render-a", "suspended", 2000));
@@ -54,19 +52,15 @@ Test(select, a_command_is_for_each_program_that_all_selectors_select)
     cr_assert(harness_state("solver", "running", 2000));
 
     /* Those that are suspended are on no device. */
-    result = RESEAT("move", "--device", "gpu0", "cpu1");
-    cr_assert_eq(result->status, 0, "%s", result->err);
+    result = harness_ends(RESEAT("move", "--device", "gpu0", "cpu1"), 0);
     cr_assert_eq(lines(result->out, "moved from gpu0 to cpu1"), 1, "%s", result->out);
-    result = RESEAT("resume", "--all", "cpu0", "--json");
-    cr_assert_eq(result->status, 4, "%s", result->out);
+    result = harness_ends(RESEAT("resume", "--all", "cpu0", "--json"), 4);
     cr_assert_eq(lines(result->out, "\"schema\""), 3, "%s", result->out);
 }
 
 Test(select, a_failure_keeps_no_other_from_being_tried)
 {
-    struct result *result = RESEAT("cancel", "--all");
-
-    cr_assert_eq(result->status, 4);
+    struct result *result = harness_ends(RESEAT("cancel", "--all"), 4);
     cr_assert_eq(lines(result->err, "nothing to cancel"), 3, "%s", result->err);
 }
 
@@ -99,10 +93,8 @@ Test(select, a_table_has_the_columns_and_the_order_that_were_asked_for)
     cr_assert(harness_state("solver", "suspended", 2000));
     result = RESEAT("ps", "-o", "name", "--no-header", "--sort", "memory");
     cr_assert_eq(strncmp(result->out, "solver\n", 7), 0, "%s", result->out);
-    result = RESEAT("ps", "-o", "name,nothing");
-    cr_assert_eq(result->status, 2);
-    cr_assert(strstr(result->err, "there is no column \"nothing\"; say id, name"), "%s",
-              result->err);
+    harness_says(RESEAT("ps", "-o", "name,nothing"), 2,
+                 "there is no column \"nothing\"; say id, name");
     cr_assert_eq(RESEAT("ps", "-o", "")->status, 2);
     cr_assert_eq(RESEAT("ps", "--sort", "-")->status, 2);
     cr_assert_eq(RESEAT("ps", "-o")->status, 2);
@@ -185,8 +177,7 @@ Test(select, a_table_is_the_same_from_an_agent_that_answers_more_than_was_asked)
     cr_assert(harness_state("solver", "suspended", 2000));
     cr_assert_eq(RESEAT("move", "render-a", "cpu1")->status, 0);
     for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
-        struct result *result = RESEAT("ps", options[i]);
-        cr_assert_eq(result->status, 0, "%s: %s", options[i], result->err);
+        struct result *result = harness_ends(RESEAT("ps", options[i]), 0);
         cr_assert(strlen(result->out) > 6, "%s", options[i]);
         strcpy(newer, result->out);
         pid_t older = start_older_agent(harness_path("older.sock"));

@@ -73,8 +73,7 @@ static const char *offered(const char *line)
              ". \"$TEST_COMPLETION\"; COMP_LINE='%s' COMP_POINT=%zu; _reseat \"$TEST_RESEAT\"; "
              "printf '%%s\\n' \"${COMPREPLY[@]}\"",
              line, strlen(line));
-    struct result *result = harness_run("/bin/bash", "-c", script, NULL);
-    cr_assert_eq(result->status, 0, "%s", result->err);
+    struct result *result = harness_ends(harness_run("/bin/bash", "-c", script, NULL), 0);
     cr_assert_str_eq(result->err, "");
     snprintf(all, sizeof(all), "\n%s", result->out);
     return all;
@@ -196,12 +195,9 @@ Test(verbs, output_that_cannot_be_written_is_an_error)
 
 Test(verbs, a_server_without_an_authority_says_how_to_make_one)
 {
-    struct result *result = RESEAT("serve", "tcp:127.0.0.1:0", "--ca", harness_path("no-ca"));
-
-    cr_assert_eq(result->status, 1, "%s", result->err);
-    cr_expect(strstr(result->err, "no-ca/revoked cannot be read: No such file or directory; make "
-                                  "an authority first: reseat serve --init-ca"),
-              "%s", result->err);
+    harness_says(RESEAT("serve", "tcp:127.0.0.1:0", "--ca", harness_path("no-ca")), 1,
+                 "no-ca/revoked cannot be read: No such file or directory; make "
+                 "an authority first: reseat serve --init-ca");
 }
 
 Test(verbs, the_manual_has_every_verb_and_option)
@@ -268,9 +264,8 @@ Test(verbs, what_is_wrong_is_named_and_what_was_meant)
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         const char *const *words = cases[i].words;
-        struct result *result = RESEAT(words[0], words[1], words[2], words[3], words[4]);
-        cr_expect_eq(result->status, 2, "%s", cases[i].reason);
-        cr_expect(strstr(result->err, cases[i].reason), "%s: %s", cases[i].reason, result->err);
+        struct result *result = harness_says(
+            RESEAT(words[0], words[1], words[2], words[3], words[4]), 2, cases[i].reason);
         cr_expect_str_eq(result->out, "");
     }
     struct result *help =

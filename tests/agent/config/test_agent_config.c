@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/protocol/protocol.h"
 #include "tests/agent/harness.h"
 
 /* The configuration, from the command line and in a running agent. */
@@ -21,8 +20,7 @@ static void configure(const char *text)
     snprintf(path, sizeof(path), "%s/config/reseat", harness_folder());
     mkdir(path, 0700);
     snprintf(path, sizeof(path), "%s/config/reseat/reseat.conf", harness_folder());
-    FILE *file = fopen(path, "we");
-    cr_assert(file && fputs(text, file) >= 0 && fclose(file) == 0);
+    harness_write(path, text);
 }
 
 static json_t *json_of(const struct result *result, int status)
@@ -30,17 +28,10 @@ static json_t *json_of(const struct result *result, int status)
     json_t *object = harness_parse(result->out);
 
     cr_assert_eq(result->status, status, "%s%s", result->out, result->err);
-    cr_assert_eq(json_integer_value(json_object_get(object, "schema")), 1);
-    cr_assert_eq(json_integer_value(json_object_get(object, "status")), status);
+    cr_assert_eq(harness_number(object, "schema"), 1);
+    cr_assert_eq(harness_number(object, "status"), status);
     cr_assert_str_eq(result->err, "");
     return object;
-}
-
-static const char *text_of(json_t *object, const char *key)
-{
-    const char *text = json_string_value(json_object_get(object, key));
-
-    return text ? text : "(none)";
 }
 
 /** What the running agent says of its configuration. */
@@ -49,10 +40,10 @@ static void expect_agent(const char *file, const char *problem)
     json_t *object = json_of(RESEAT("agent", "status", "--json"), 0);
     json_t *agent = json_object_get(object, "agent");
 
-    cr_expect_str_eq(text_of(agent, "config"), file);
-    cr_expect(problem[0] ? strstr(text_of(agent, "config_problem"), problem) != NULL
-                         : text_of(agent, "config_problem")[0] == '\0',
-              "%s", text_of(agent, "config_problem"));
+    cr_expect_str_eq(harness_text(agent, "config"), file);
+    cr_expect(problem[0] ? strstr(harness_text(agent, "config_problem"), problem) != NULL
+                         : harness_text(agent, "config_problem")[0] == '\0',
+              "%s", harness_text(agent, "config_problem"));
 }
 
 /** What `reseat ps` says that no program changes by itself. To be freed. */
@@ -95,18 +86,19 @@ Test(config, it_is_shown_with_its_origins)
 
     for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
         json_t *setting = json_object_get(policy, expected[i].name);
-        cr_expect_str_eq(text_of(setting, "origin"), expected[i].origin, "%s", expected[i].name);
-        cr_expect_eq(json_integer_value(json_object_get(setting, "value")), expected[i].value);
-        cr_expect_eq(json_integer_value(json_object_get(setting, "line")), expected[i].line);
+        cr_expect_str_eq(harness_text(setting, "origin"), expected[i].origin, "%s",
+                         expected[i].name);
+        cr_expect_eq(harness_number(setting, "value"), expected[i].value);
+        cr_expect_eq(harness_number(setting, "line"), expected[i].line);
     }
     cr_expect(json_is_false(json_object_get(json_object_get(policy, "automatic"), "value")));
-    cr_expect_str_eq(text_of(json_object_get(policy, "ways"), "value"),
+    cr_expect_str_eq(harness_text(json_object_get(policy, "ways"), "value"),
                      "upgrade, spill, wait, suspend");
-    cr_expect_str_eq(text_of(object, "file"), path);
+    cr_expect_str_eq(harness_text(object, "file"), path);
     json_t *program = json_array_get(json_object_get(object, "programs"), 0);
-    cr_expect_eq(json_integer_value(json_object_get(program, "quota")), 2147483648);
-    cr_expect_eq(json_integer_value(json_object_get(program, "line")), 4);
-    cr_expect_str_eq(text_of(program, "ways"), "none");
+    cr_expect_eq(harness_number(program, "quota"), 2147483648);
+    cr_expect_eq(harness_number(program, "line"), 4);
+    cr_expect_str_eq(harness_text(program, "ways"), "none");
     cr_expect_eq(json_object_size(program), 4);
     cr_expect_eq(json_array_size(json_object_get(object, "devices")), 0);
 }
@@ -128,19 +120,18 @@ Test(config, what_is_printed_is_a_file_that_says_the_same)
     } expected[] = {{"gain", 77}, {"budget", 6}, {"aging", 60}};
     for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
         json_t *setting = json_object_get(policy, expected[i].name);
-        cr_expect_eq(json_integer_value(json_object_get(setting, "value")), expected[i].value);
-        cr_expect_str_eq(text_of(setting, "origin"), "file");
+        cr_expect_eq(harness_number(setting, "value"), expected[i].value);
+        cr_expect_str_eq(harness_text(setting, "origin"), "file");
     }
     json_t *device = json_array_get(json_object_get(object, "devices"), 0);
-    cr_expect_eq(json_integer_value(json_object_get(device, "memory")), 3221225472);
+    cr_expect_eq(harness_number(device, "memory"), 3221225472);
 }
 
 Test(config, a_file_is_checked_and_found)
 {
     char expected[300];
     harness_says(RESEAT("config", "validate"), 0, "there is no such file; the defaults hold");
-    struct result *result = RESEAT("config", "path");
-    cr_expect_eq(result->status, 0);
+    struct result *result = harness_ends(RESEAT("config", "path"), 0);
     cr_expect(strstr(result->err, "the defaults hold"), "%s", result->err);
     configure("policy = { gain = 20; };");
     snprintf(expected, sizeof(expected), "%s\n", path);
@@ -151,8 +142,7 @@ Test(config, a_file_is_checked_and_found)
 
     configure("\n\npolicy = { gian = 20; };");
     snprintf(expected, sizeof(expected), "%s:3: ", path);
-    result = RESEAT("config", "validate");
-    cr_expect_eq(result->status, 2);
+    result = harness_ends(RESEAT("config", "validate"), 2);
     cr_expect_eq(strncmp(result->err, expected, strlen(expected)), 0, "%s", result->err);
     cr_expect(strstr(result->err, "\"gian\"") && strstr(result->err, "\"gain\""), "%s",
               result->err);
@@ -162,9 +152,9 @@ Test(config, a_file_is_checked_and_found)
     cr_expect_str_eq(RESEAT("config", "print")->err, result->err);
     json_t *object = json_of(RESEAT("config", "validate", path, "--json"), 2);
     json_t *error = json_object_get(object, "error");
-    cr_expect_str_eq(text_of(error, "code"), "usage");
-    cr_expect_str_eq(text_of(error, "file"), path);
-    cr_expect_eq(json_integer_value(json_object_get(error, "line")), 3);
+    cr_expect_str_eq(harness_text(error, "code"), "usage");
+    cr_expect_str_eq(harness_text(error, "file"), path);
+    cr_expect_eq(harness_number(error, "line"), 3);
 
     /* One that is named is another, and has to be there. */
     setenv("RESEAT_CONFIG", "/nonexistent", 1);
@@ -172,7 +162,7 @@ Test(config, a_file_is_checked_and_found)
     cr_expect_eq(RESEAT("config", "print")->status, 2);
     result = RESEAT("config", "path", "--json");
     object = json_of(result, 0);
-    cr_expect_str_eq(text_of(object, "file"), "/nonexistent");
+    cr_expect_str_eq(harness_text(object, "file"), "/nonexistent");
     cr_expect(json_is_false(json_object_get(object, "exists")));
 }
 
@@ -190,8 +180,7 @@ Test(config, what_is_not_asked_right_is_a_usage_error)
     cr_expect_eq(RESEAT("config", "reload", "a")->status, 2);
     cr_expect_eq(RESEAT("config", "reload")->status, 3);
     setenv("RESEAT_GAIN", "9", 1);
-    struct result *result = RESEAT("config", "print");
-    cr_expect_eq(result->status, 2);
+    struct result *result = harness_ends(RESEAT("config", "print"), 2);
     cr_expect_eq(strncmp(result->err, "RESEAT_GAIN in the environment: \"9\"", 35), 0, "%s",
                  result->err);
 }
@@ -230,8 +219,7 @@ Test(config, a_wrong_one_is_refused_with_its_line_and_the_one_before_stays)
     char *before = programs();
     expect_agent(path, "");
     configure("policy = {\n gain = 20;\n budget = -1;\n};");
-    struct result *result = RESEAT("config", "reload");
-    cr_expect_eq(result->status, 2);
+    struct result *result = harness_ends(RESEAT("config", "reload"), 2);
     snprintf(expected, sizeof(expected), "%s:3: \"budget\": ", path);
     cr_expect(strstr(result->err, expected), "%s", result->err);
     cr_expect(strstr(result->err, "keeps its previous configuration"), "%s", result->err);
@@ -239,9 +227,9 @@ Test(config, a_wrong_one_is_refused_with_its_line_and_the_one_before_stays)
     expect_agent(path, expected);
     json_t *object = json_of(RESEAT("config", "reload", "--json"), 2);
     json_t *error = json_object_get(object, "error");
-    cr_expect_str_eq(text_of(error, "file"), path);
-    cr_expect_eq(json_integer_value(json_object_get(error, "line")), 3);
-    cr_expect(strstr(text_of(error, "reason"), "budget"));
+    cr_expect_str_eq(harness_text(error, "file"), path);
+    cr_expect_eq(harness_number(error, "line"), 3);
+    cr_expect(strstr(harness_text(error, "reason"), "budget"));
     char *after = programs();
     cr_expect_str_eq(after, before);
     cr_expect_eq(RESEAT("move", "app", "cpu1")->status, 0);
@@ -262,7 +250,7 @@ static void expect_warm(json_int_t bytes)
     for (int tried = 0; said != bytes && tried < 400; tried++) {
         json_t *object = json_of(RESEAT("ps", "--json"), 0);
         json_t *app = json_array_get(json_object_get(object, "apps"), 0);
-        said = json_integer_value(json_object_get(app, "warm_bytes"));
+        said = harness_number(app, "warm_bytes");
         usleep(25000);
     }
     cr_assert_eq(said, bytes, "%lld", (long long)said);
@@ -285,7 +273,7 @@ static void wait_for_problem(const char *problem)
 {
     for (int tried = 0; tried < 400; tried++) {
         json_t *object = json_of(RESEAT("agent", "status", "--json"), 0);
-        const char *text = text_of(json_object_get(object, "agent"), "config_problem");
+        const char *text = harness_text(json_object_get(object, "agent"), "config_problem");
         bool reached = problem[0] ? strstr(text, problem) != NULL : !text[0];
         if (reached)
             return;
@@ -323,8 +311,7 @@ Test(config, an_agent_does_not_start_with_a_wrong_one_and_programs_run_without)
     configure("policy = {\n gain = 9; };");
     snprintf(expected, sizeof(expected), "%s:2: \"gain\"", path);
     harness_says(RESEAT("agent", "start"), 3, expected);
-    struct result *result = RESEAT("run", "--", "echo", "ran");
-    cr_expect_eq(result->status, 0);
+    struct result *result = harness_ends(RESEAT("run", "--", "echo", "ran"), 0);
     cr_expect_str_eq(result->out, "ran\n");
     cr_expect(strstr(result->err, expected), "%s", result->err);
     cr_expect(strstr(result->err, "runs without it"), "%s", result->err);
@@ -336,14 +323,11 @@ Test(config, an_agent_does_not_start_with_a_wrong_one_and_programs_run_without)
 Test(config, options_of_the_agent_are_settings)
 {
     const char *reseatd = getenv("TEST_RESEATD");
-    struct result *result = harness_run(reseatd, "--daemon", "--gain", "9", NULL);
-
-    cr_expect_eq(result->status, 1);
+    harness_ends(harness_run(reseatd, "--daemon", "--gain", "9", NULL), 1);
     cr_expect_eq(harness_run(reseatd, "--daemon", "--gains", "20", NULL)->status, 2);
     cr_expect_eq(harness_run(reseatd, "--daemon", "--gain", NULL)->status, 2);
     cr_expect_eq(harness_agent(), 0);
-    cr_expect_eq(harness_run(reseatd, "--daemon", "--gain", "20", "--automatic=no", NULL)->status,
-                 0);
+    harness_ends(harness_run(reseatd, "--daemon", "--gain", "20", "--automatic=no", NULL), 0);
     cr_expect_neq(harness_agent(), 0);
     /* They go before the file, also when that is read again. */
     configure("policy = { gain = 9; };");

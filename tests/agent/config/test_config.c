@@ -1,4 +1,3 @@
-#include <fcntl.h>
 #include <sys/stat.h>
 
 #include "agent/config/paths.h"
@@ -46,7 +45,7 @@ Test(config, an_empty_file_and_none_give_the_defaults)
     for (size_t i = 0; i < ARRAY_SIZE(empty); i++) {
         config = config_of(empty[i]);
         expect_defaults(&config);
-        cr_expect_eq(config.device_count + config.program_count, 0);
+        cr_expect_eq(config.lists[CONFIG_DEVICES].count + config.lists[CONFIG_PROGRAMS].count, 0);
         config_finish(&config);
     }
     cr_assert_eq(config_load(&none, &config, &error), 0);

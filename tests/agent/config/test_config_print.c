@@ -441,7 +441,8 @@ Test(config_print, every_example_of_the_manual_page_is_right)
         cr_assert(end, "%d examples", i);
         end[1] = '\0';
         struct config config = config_of(begin + 5);
-        entries += config.device_count + config.program_count + config.user_count;
+        for (unsigned j = 0; j < CONFIG_LISTS; j++)
+            entries += config.lists[j].count;
         config_finish(&config);
         at = end + 4;
     }

@@ -1,4 +1,3 @@
-#include <fcntl.h>
 #include <sys/stat.h>
 
 #include "tests/agent/config/config_rig.h"
@@ -185,7 +184,7 @@ Test(config_refused, entries_for_nothing_and_for_the_same)
     struct config config = config_of(
         "devices = ( { match = \"a\"; kind = \"cpu\"; }, { match = \"a\"; kind = \"gpu\"; },"
         "{ match = \"a\"; }, { kind = \"cpu\"; }, { model = \"a\"; } );");
-    cr_expect_eq(config.device_count, 5);
+    cr_expect_eq(config.lists[CONFIG_DEVICES].count, 5);
     config_finish(&config);
 }
 
@@ -297,7 +296,7 @@ Test(config_refused, other_files_are_not_included)
     snprintf(text, sizeof(text),
              "# x\n/*\n@include \"%s\"\n*/ programs = ( { match = \"@include\"; } );", inner);
     struct config config = config_of(text);
-    cr_expect_eq(config.program_count, 1);
+    cr_expect_eq(config.lists[CONFIG_PROGRAMS].count, 1);
     cr_expect_eq(config_policy(&config)->gain, 250);
     config_finish(&config);
 }

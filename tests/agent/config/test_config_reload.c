@@ -1,6 +1,5 @@
 #include <stdarg.h>
 
-#include "agent/daemon/agent.h"
 #include "agent/daemon/peers.h"
 #include "agent/daemon/power/power.h"
 #include "tests/agent/config/config_rig.h"

@@ -11,7 +11,6 @@
 #include "agent/config/environment.h"
 #include "agent/config/paths.h"
 #include "state/base/files/access.h"
-#include "state/base/files/folder.h"
 #include "tests/scratch.h"
 
 static cl_device_type gpu = CL_DEVICE_TYPE_GPU, cpu = CL_DEVICE_TYPE_CPU;

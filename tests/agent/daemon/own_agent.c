@@ -7,7 +7,6 @@
 #include "agent/daemon/costs/costs.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/peers.h"
-#include "agent/daemon/programs/registry.h"
 
 static char folder[64];
 struct agent own_agent;

@@ -36,8 +36,7 @@ Test(agent, exit_statuses)
     harness_end(pid);
 
     pid = harness_start("slow", "slow");
-    result = RESEAT("move", "slow", "cpu0", "--timeout", "0.3");
-    cr_assert_eq(result->status, 5);
+    harness_ends(RESEAT("move", "slow", "cpu0", "--timeout", "0.3"), 5);
     cr_assert(harness_state("slow", "running", 2000));
     kill(pid, SIGSTOP);
     cr_assert_eq(RESEAT("move", "slow", "cpu0", "--timeout", "0.2")->status, 5);
@@ -59,8 +58,8 @@ Test(agent, json_is_valid_on_success_and_on_errors)
     harness_start("app \"\xc3\xa9", "done");
     harness_json(RESEAT("ps", "--json"), "ps");
     object = harness_json(RESEAT("move", "app \"\xc3\xa9", "cpu0", "--json"), "move");
-    cr_assert_str_eq(json_string_value(json_object_get(object, "to")), "cpu0");
-    cr_assert_gt(json_integer_value(json_object_get(object, "bytes")), 0);
+    cr_assert_str_eq(harness_text(object, "to"), "cpu0");
+    cr_assert_gt(harness_number(object, "bytes"), 0);
     object = harness_json(RESEAT("move", "b\xff", "cpu0", "--json"), "move");
     cr_assert_str_eq(harness_error(object), "no-app");
 }

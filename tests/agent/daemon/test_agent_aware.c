@@ -48,8 +48,7 @@ static json_t *aware(void)
 static json_int_t wants(const char *which, const char *what)
 {
     json_t *found = aware();
-    json_int_t value =
-        found ? json_integer_value(json_object_get(json_object_get(found, which), what)) : -1;
+    json_int_t value = found ? harness_number(json_object_get(found, which), what) : -1;
     return value;
 }
 
@@ -121,10 +120,10 @@ Test(aware, is_notified)
         RESEAT("notify", "app", "device-taken", "--in", "2.5", "--text", "wanted elsewhere"), 0,
         "is told: device-taken\n");
     cr_assert(noted("notice 2 0 2500000000 0 wanted elsewhere\n"));
-    struct result *result = RESEAT("notify", "app", "quota", "--value", "1048576", "--json");
-    cr_assert_eq(result->status, 0);
+    struct result *result =
+        harness_ends(RESEAT("notify", "app", "quota", "--value", "1048576", "--json"), 0);
     json_t *object = harness_parse(result->out);
-    cr_assert_str_eq(json_string_value(json_object_get(object, "what")), "quota");
+    cr_assert_str_eq(harness_text(object, "what"), "quota");
     cr_assert(noted("notice 4 0 0 1048576 \n"));
 }
 

@@ -1,11 +1,9 @@
 #include "tests/support/cases.h"
 #include <errno.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/protocol/protocol.h"
 #include "state/base/clock.h"
 #include "tests/agent/harness.h"
 

@@ -105,8 +105,7 @@ Test(memory, a_quota_below_what_two_virtual_devices_need_at_once_keeps_no_move_f
     for (unsigned vdev = 0; vdev < 2; vdev++)
         a->vdevs[vdev].held = a->vdevs[vdev].wanted = a->vdevs[vdev].least = 32 * MIB;
     puppet_say(a);
-    const struct result *moved = PUPPETS_RESEAT("move", "a", "gpu1");
-    cr_assert_eq(moved->status, 0, "%s", moved->err);
+    harness_ends(PUPPETS_RESEAT("move", "a", "gpu1"), 0);
     cr_assert_str_eq(a->vdevs[0].device, "gpu:larger");
     cr_assert_str_eq(a->vdevs[1].device, "gpu:larger");
     cr_assert_geq(a->vdevs[0].granted + a->vdevs[1].granted, 64 * MIB);
@@ -457,8 +456,7 @@ Test(memory, one_that_gives_nothing_back_is_not_asked_without_end)
 
 Test(memory, waiting_has_a_deadline)
 {
-    cr_assert_eq(
-        harness_run(getenv("TEST_RESEATD"), "--daemon", "--wait-deadline", "1", NULL)->status, 0);
+    harness_ends(harness_run(getenv("TEST_RESEATD"), "--daemon", "--wait-deadline", "1", NULL), 0);
     begin_with("128MiB");
     struct puppet *a = start("a", "gpu:one", "w");
     struct puppet *b = start("b", "gpu:one", "w");
@@ -548,8 +546,7 @@ Test(memory, a_move_counts_with_what_a_program_has_by_now)
     cr_assert(puppet_allocate(a, 100 * MIB, SOON));
     a->outgrows = 1;
     a->more = 200 * MIB;
-    struct result *result = PUPPETS_RESEAT("move", "a", "gpu1");
-    cr_assert_eq(result->status, 0, "%s", result->err);
+    harness_ends(PUPPETS_RESEAT("move", "a", "gpu1"), 0);
     cr_assert_eq(a->outgrows, 0);
     cr_assert_eq(a->moves, 1);
     cr_assert_geq(a->last_grant, 300 * MIB);

@@ -12,7 +12,6 @@
 /** An agent of two devices that draw 20 to 100 W; gpu0 has the meter, if there is one. */
 static void configure(const char *meter, unsigned cap_w)
 {
-    const char *config = harness_path("power.conf");
     char text[9000];
 
     snprintf(text, sizeof(text),
@@ -20,8 +19,7 @@ static void configure(const char *meter, unsigned cap_w)
              "devices = ({ match = \"gpu0\"; idle-watts = 20; busy-watts = 100; %s },\n"
              "{ match = \"gpu1\"; idle-watts = 20; busy-watts = 100; });\n",
              cap_w, meter);
-    harness_write(config, text);
-    setenv("RESEAT_CONFIG", config, 1);
+    harness_configure(text);
     cr_assert_eq(RESEAT("devices")->status, 0);
 }
 

@@ -48,9 +48,9 @@ static uint64_t profile_says(const char *what, const char *kernel, const char *d
 
     json_array_foreach(json_object_get(answer, "costs"), i, cost)
     {
-        if (strcmp(json_string_value(json_object_get(cost, "kernel")), kernel) == 0 &&
-            strcmp(json_string_value(json_object_get(cost, "device")), device) == 0)
-            ret = (uint64_t)json_integer_value(json_object_get(cost, field));
+        if (strcmp(harness_text(cost, "kernel"), kernel) == 0 &&
+            strcmp(harness_text(cost, "device"), device) == 0)
+            ret = (uint64_t)harness_number(cost, field);
     }
     return ret;
 }
@@ -89,8 +89,7 @@ Test(costs, what_programs_measure_is_shown_by_kernel_device_and_size)
     cr_expect_eq(profile_says("blur", "other", "gpu0", "ns"), UINT64_MAX);
     cr_expect_neq(profile_says("blur", "blur", "gpu1", "ns"), UINT64_MAX);
     cr_expect_neq(profile_says("a", "other", "gpu0", "ns"), UINT64_MAX);
-    struct result *table = RESEAT("profile");
-    cr_expect_eq(table->status, 0);
+    struct result *table = harness_ends(RESEAT("profile"), 0);
     cr_expect(strstr(table->out, "blur") && strstr(table->out, "4.0ms"), "%s", table->out);
 }
 
@@ -260,8 +259,7 @@ Test(costs, what_was_exported_is_imported_by_another_agent)
     measured(a, "blur", "gpu:one", 5, 1000, 4 * MS);
     measured(a, "other", "gpu:larger", 5, 1000, MS);
     cr_assert(comes_to("other", "gpu1", "samples_permil", 5000));
-    struct result *result = RESEAT("profile", "--export", path);
-    cr_assert_eq(result->status, 0, "%s", result->err);
+    harness_ends(RESEAT("profile", "--export", path), 0);
     end_agent(SIGTERM);
     unlink(store());
     cr_assert_eq(RESEAT("devices")->status, 0);
@@ -337,11 +335,7 @@ static void meter_says(const char *path, unsigned joules, unsigned seconds)
 
 Test(costs, an_agent_starts_with_a_power_cap)
 {
-    char config[4200];
-
-    snprintf(config, sizeof(config), "%s/cap.conf", getenv("XDG_STATE_HOME"));
-    harness_write(config, "policy = { power-cap = 5000; };\n");
-    setenv("RESEAT_CONFIG", config, 1);
+    harness_configure("policy = { power-cap = 5000; };\n");
     end_agent(SIGTERM);
     cr_assert_eq(RESEAT("devices")->status, 0);
     cr_expect(strstr(RESEAT("config", "print")->out, "power-cap = 5000;"));
@@ -350,15 +344,13 @@ Test(costs, an_agent_starts_with_a_power_cap)
 /* Readings come four times a second, its total every two seconds. */
 Test(costs, a_meter_that_steps_rarely_reads_as_the_mean_between_its_steps)
 {
-    char path[4096], config[4200], text[4400], fresh[4200];
+    char path[4096], text[4400], fresh[4200];
     double least = 1e9, most = 0;
 
     snprintf(path, sizeof(path), "%s/meter", getenv("XDG_STATE_HOME"));
     snprintf(fresh, sizeof(fresh), "%s.new", path);
-    snprintf(config, sizeof(config), "%s/meter.conf", getenv("XDG_STATE_HOME"));
     snprintf(text, sizeof(text), "devices = ({ match = \"gpu0\"; meter = \"file:%s\"; });\n", path);
-    harness_write(config, text);
-    setenv("RESEAT_CONFIG", config, 1);
+    harness_configure(text);
     harness_write(path, "0\n");
     end_agent(SIGTERM);
     cr_assert_eq(RESEAT("devices")->status, 0);
@@ -371,7 +363,7 @@ Test(costs, a_meter_that_steps_rarely_reads_as_the_mean_between_its_steps)
             puppets_for(300);
             json_t *answer = harness_parse(RESEAT("devices", "--json")->out);
             const json_t *gpu = json_array_get(json_object_get(answer, "devices"), 0);
-            double mw = (double)json_integer_value(json_object_get(gpu, "power_mw"));
+            double mw = (double)harness_number(gpu, "power_mw");
             least = mw < least ? mw : least;
             most = mw > most ? mw : most;
         }
@@ -380,7 +372,7 @@ Test(costs, a_meter_that_steps_rarely_reads_as_the_mean_between_its_steps)
     puppets_for(600);
     json_t *answer = harness_parse(RESEAT("devices", "--json")->out);
     const json_t *gpu = json_array_get(json_object_get(answer, "devices"), 0);
-    cr_expect_leq(json_integer_value(json_object_get(gpu, "power_mw")), 80000);
+    cr_expect_leq(harness_number(gpu, "power_mw"), 80000);
     cr_expect(least > 15000 && most < 80000, "%g to %g mW", least, most);
 }
 
@@ -392,10 +384,8 @@ static bool is_told(void *data)
 /* Until a kernel's own power is learnt, that is what the configuration says of the device. */
 Test(costs, a_program_with_an_energy_objective_is_told_the_power_of_its_kernels)
 {
-    const char *config = harness_path("watts.conf");
-    harness_write(config, "devices = ({ match = \"gpu0\"; idle-watts = 20; busy-watts = 100; },\n"
-                          "{ match = \"gpu1\"; idle-watts = 10; busy-watts = 40; });\n");
-    setenv("RESEAT_CONFIG", config, 1);
+    harness_configure("devices = ({ match = \"gpu0\"; idle-watts = 20; busy-watts = 100; },\n"
+                      "{ match = \"gpu1\"; idle-watts = 10; busy-watts = 40; });\n");
     end_agent(SIGTERM);
     cr_assert_eq(RESEAT("devices")->status, 0);
     struct puppet *a = start("a"), *b = start("b");
@@ -404,8 +394,7 @@ Test(costs, a_program_with_an_energy_objective_is_told_the_power_of_its_kernels)
     b->objective = "time";
     puppet_say(b);
     puppets_for(100);
-    struct result *spread = RESEAT("spread", "a", "gpu1");
-    cr_assert_eq(spread->status, 0, "%s", spread->err);
+    harness_ends(RESEAT("spread", "a", "gpu1"), 0);
     measured(a, "blur", "gpu:one", 3, 1000, 1000 * MS);
     measured(b, "blur", "gpu:one", 3, 1000, 1000 * MS);
     cr_assert(puppets_run(is_told, a, SOON));
@@ -422,14 +411,12 @@ Test(costs, a_program_with_an_energy_objective_is_told_the_power_of_its_kernels)
 
 Test(costs, the_power_of_a_kernel_that_ran_alone_is_learnt)
 {
-    char path[4096], config[4200], text[4400];
+    char path[4096], text[4400];
 
     snprintf(path, sizeof(path), "%s/meter", getenv("XDG_STATE_HOME"));
-    snprintf(config, sizeof(config), "%s/meter.conf", getenv("XDG_STATE_HOME"));
     snprintf(text, sizeof(text),
              "devices = ({ match = \"gpu0\"; meter = \"file:%s\"; idle-watts = 20; });\n", path);
-    harness_write(config, text);
-    setenv("RESEAT_CONFIG", config, 1);
+    harness_configure(text);
     meter_says(path, 0, 1);
     end_agent(SIGTERM);
     cr_assert_eq(RESEAT("devices")->status, 0);

@@ -25,8 +25,8 @@ Test(devices, devices_say_who_uses_them)
         json_t *apps = json_object_get(device, "apps");
         users += json_array_size(apps);
         if (json_array_size(apps)) {
-            cr_assert_str_eq(json_string_value(json_object_get(device, "name")), "gpu0");
-            cr_assert_eq(json_integer_value(json_object_get(device, "used_bytes")), 64 << 20);
+            cr_assert_str_eq(harness_text(device, "name"), "gpu0");
+            cr_assert_eq(harness_number(device, "used_bytes"), 64 << 20);
         }
     }
     cr_assert_eq(users, 1);
@@ -75,22 +75,15 @@ Test(devices, a_narrow_terminal_has_fewer_columns_and_no_longer_lines)
 /** The entry of that name in a list of "presented". */
 static json_t *entry(json_t *presented, const char *list, const char *name)
 {
-    json_t *one;
-    size_t i;
+    json_t *one = harness_find(presented, list, "name", name);
 
-    json_array_foreach(json_object_get(presented, list), i, one)
-    {
-        const char *found = json_string_value(json_object_get(one, "name"));
-        if (found && strcmp(found, name) == 0)
-            return one;
-    }
-    cr_assert(false, "no %s in %s", name, list);
-    return NULL;
+    cr_assert(one, "no %s in %s", name, list);
+    return one;
 }
 
 static void expect_text(json_t *object, const char *key, const char *text)
 {
-    cr_expect_str_eq(json_string_value(json_object_get(object, key)), text);
+    cr_expect_str_eq(harness_text(object, key), text);
 }
 
 static void expect_by(json_t *object, const char *first, size_t count)
@@ -115,11 +108,10 @@ Test(devices, presented_says_what_programs_are_told_and_because_of_which_device)
     expect_text(json_array_get(one, 0), "device", "accel0");
 
     one = entry(presented, "answers", "CL_DEVICE_MAX_WORK_GROUP_SIZE");
-    cr_expect_eq(json_integer_value(json_object_get(one, "value")), 256);
+    cr_expect_eq(harness_number(one, "value"), 256);
     expect_text(one, "rule", "least");
     expect_by(one, "gpu0", 1);
-    cr_expect_eq(json_integer_value(json_object_get(json_object_get(one, "devices"), "cpu1")),
-                 4096);
+    cr_expect_eq(harness_number(json_object_get(one, "devices"), "cpu1"), 4096);
     one = entry(presented, "answers", "CL_DEVICE_MAX_COMPUTE_UNITS");
     expect_text(one, "rule", "equal");
     expect_by(one, NULL, 0);
@@ -153,7 +145,7 @@ Test(devices, presented_memory_is_the_most_of_any_device_or_what_is_said)
     json_t *one =
         entry(json_object_get(object, "presented"), "answers", "CL_DEVICE_GLOBAL_MEM_SIZE");
 
-    cr_expect_eq(json_integer_value(json_object_get(one, "value")), 8ll << 30);
+    cr_expect_eq(harness_number(one, "value"), 8ll << 30);
     expect_text(one, "rule", "most-memory");
     expect_by(one, "cpu0", 1);
     struct result *result = RESEAT("devices", "--presented");
@@ -164,7 +156,7 @@ Test(devices, presented_memory_is_the_most_of_any_device_or_what_is_said)
     setenv("RESEAT_MEMORY", "3GiB", 1);
     object = harness_json(RESEAT("devices", "--presented", "--json"), "devices");
     one = entry(json_object_get(object, "presented"), "answers", "CL_DEVICE_GLOBAL_MEM_SIZE");
-    cr_expect_eq(json_integer_value(json_object_get(one, "value")), 3ll << 30);
+    cr_expect_eq(harness_number(one, "value"), 3ll << 30);
     expect_text(one, "rule", "ours");
     expect_text(one, "because", "as --memory says");
     setenv("RESEAT_MEMORY", "3 GiB", 1);
@@ -190,9 +182,7 @@ Test(devices, names_do_not_shift_between_listings)
 static size_t told_devices(void)
 {
     struct inventory inventory;
-    struct result *result = RESEAT("run", "--", "printenv", "RESEAT_INVENTORY");
-
-    cr_assert_eq(result->status, 0, "%s", result->err);
+    struct result *result = harness_ends(RESEAT("run", "--", "printenv", "RESEAT_INVENTORY"), 0);
     result->out[strcspn(result->out, "\n")] = '\0';
     cr_assert_eq(inventory_read(result->out, &inventory), 0, "%s", result->out);
     size_t count = inventory.count;
@@ -255,8 +245,7 @@ Test(devices, a_lister_that_hangs_or_crashes_is_survived)
     setenv("POCL_FAKE_DEVICES", "cpu:one", 1);
     cr_assert_eq(RESEAT("devices")->status, 0);
     setenv("POCL_FAKE_DEVICES", "hang", 1);
-    struct result *result = RESEAT("devices");
-    cr_assert_eq(result->status, 0);
+    struct result *result = harness_ends(RESEAT("devices"), 0);
     cr_assert(strstr(result->err, "may be old"), "%s", result->err);
 }
 
@@ -281,7 +270,6 @@ static size_t files_named(const char *begin, char ret_name[256])
 Test(devices, lists_that_nobody_reads_any_more_are_removed)
 {
     char name[256], used[256], path[512], devices[32];
-    FILE *file;
 
     setenv("POCL_FAKE_DEVICES", "gpu:used", 1);
     harness_start("user", "done");
@@ -289,8 +277,7 @@ Test(devices, lists_that_nobody_reads_any_more_are_removed)
     for (int i = 0; i < 20; i++) {
         /* As a helper leaves it that is killed while it writes. */
         snprintf(path, sizeof(path), "%s/inventory.new.%06d", harness_path("run/reseat"), i);
-        file = fopen(path, "w");
-        cr_assert(file && !fclose(file));
+        harness_write(path, "");
         snprintf(devices, sizeof(devices), "gpu:number %d", i);
         setenv("POCL_FAKE_DEVICES", devices, 1);
         cr_assert_eq(RESEAT("devices")->status, 0);

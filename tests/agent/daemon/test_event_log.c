@@ -7,7 +7,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "agent/config/paths.h"
 #include "agent/daemon/event_log.h"
 #include "tests/agent/daemon/own_agent.h"
 

@@ -1,6 +1,5 @@
 #include "tests/support/cases.h"
 #include <jansson.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include "tests/agent/harness.h"
@@ -19,19 +18,13 @@ static json_t *events_list(void)
     return list;
 }
 
-static const char *text(const json_t *event, const char *key)
-{
-    const char *value = json_string_value(json_object_get(event, key));
-
-    return value ? value : "(none)";
-}
-
 /** The place of the first such event after @from; -1: none. */
 static int find(const json_t *list, int from, const char *what, const char *state)
 {
     for (size_t i = (size_t)(from + 1); i < json_array_size(list); i++) {
         const json_t *event = json_array_get(list, i);
-        if (strcmp(text(event, "what"), what) == 0 && strcmp(text(event, "state"), state) == 0)
+        if (strcmp(harness_text(event, "what"), what) == 0 &&
+            strcmp(harness_text(event, "state"), state) == 0)
             return (int)i;
     }
     return -1;
@@ -55,12 +48,12 @@ Test(events, tells_a_move_with_its_phases_and_who_asked_for_it)
     int at = expect(list, -1, "program", "connected");
     at = expect(list, at, "move", "begun");
     const json_t *begun = json_array_get(list, (size_t)at);
-    cr_assert_str_eq(text(begun, "from"), "gpu0");
-    cr_assert_str_eq(text(begun, "to"), "cpu1");
-    cr_assert_str_eq(text(begun, "by"), "command");
-    cr_assert_eq(json_integer_value(json_object_get(begun, "by_uid")), geteuid());
-    cr_assert_gt(json_integer_value(json_object_get(begun, "by_pid")), 0);
-    cr_assert_eq(json_integer_value(json_object_get(json_object_get(begun, "app"), "pid")), pid);
+    cr_assert_str_eq(harness_text(begun, "from"), "gpu0");
+    cr_assert_str_eq(harness_text(begun, "to"), "cpu1");
+    cr_assert_str_eq(harness_text(begun, "by"), "command");
+    cr_assert_eq(harness_number(begun, "by_uid"), geteuid());
+    cr_assert_gt(harness_number(begun, "by_pid"), 0);
+    cr_assert_eq(harness_number(json_object_get(begun, "app"), "pid"), pid);
     at = expect(list, at, "move", "copy");
     at = expect(list, at, "move", "done");
 
@@ -80,13 +73,14 @@ Test(events, tells_refusals_limits_and_suspends_but_no_dry_run)
     cr_assert_eq(RESEAT("suspend", "app")->status, 0);
     json_t *list = events_list();
     int at = expect(list, -1, "cancel", "refused");
-    cr_assert(strstr(text(json_array_get(list, (size_t)at), "reason"), "is not being moved"));
+    cr_assert(
+        strstr(harness_text(json_array_get(list, (size_t)at), "reason"), "is not being moved"));
     at = expect(list, at, "limit", "set");
-    cr_assert_str_eq(text(json_array_get(list, (size_t)at), "device"), "gpu0");
-    cr_assert_str_eq(text(json_array_get(list, (size_t)at), "reason"), "1.0 GiB");
+    cr_assert_str_eq(harness_text(json_array_get(list, (size_t)at), "device"), "gpu0");
+    cr_assert_str_eq(harness_text(json_array_get(list, (size_t)at), "reason"), "1.0 GiB");
     at = expect(list, at, "limit", "off");
     at = expect(list, at, "suspend", "done");
-    cr_assert_str_eq(text(json_array_get(list, (size_t)at), "to"), "");
+    cr_assert_str_eq(harness_text(json_array_get(list, (size_t)at), "to"), "");
     cr_assert_eq(find(list, -1, "move", "begun"), -1);
 }
 
@@ -119,8 +113,8 @@ Test(events, a_follower_sees_what_happens_from_now_on)
     while (!done && fgets(line, sizeof(line), follower)) {
         json_t *event = json_loads(line, 0, NULL);
         cr_assert(event, "%s", line);
-        done =
-            strcmp(text(event, "what"), "move") == 0 && strcmp(text(event, "state"), "done") == 0;
+        done = strcmp(harness_text(event, "what"), "move") == 0 &&
+               strcmp(harness_text(event, "state"), "done") == 0;
         json_decref(event);
     }
     cr_assert(done);

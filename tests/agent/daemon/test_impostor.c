@@ -101,8 +101,7 @@ Test(impostor, the_command_does_not_speak_to_another_users_agent)
     struct impostor impostor = pretend(OTHER, getenv("RESEAT_SOCKET"));
     harness_says(RESEAT("ps"), 1, "owned by another user");
     cr_expect_eq(what_it_heard(&impostor), 'e');
-    struct result *result = RESEAT("run", "sh", "-c", "echo ran");
-    cr_expect_eq(result->status, 0, "%s", result->err);
+    struct result *result = harness_ends(RESEAT("run", "sh", "-c", "echo ran"), 0);
     cr_expect_str_eq(result->out, "ran\n");
     cr_expect(strstr(result->err, "owned by another user"), "%s", result->err);
     cr_expect_eq(what_it_heard(&impostor), 'e');

@@ -1,7 +1,6 @@
 #include "tests/support/cases.h"
 
-#include "agent/daemon/devices/ledger.h"
-#include "agent/daemon/operations/grants.h"
+#include "agent/daemon/operations/governor.h"
 
 #define MIB      (1ull << 20)
 #define DEVICES  4

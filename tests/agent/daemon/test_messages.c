@@ -4,7 +4,6 @@
 
 #include "agent/daemon/messages/messages.h"
 #include "agent/daemon/operations/operation.h"
-#include "agent/daemon/programs/registry.h"
 #include "tests/agent/daemon/own_agent.h"
 
 /* Which messages the agent takes from whom: each has one row, and all else is refused. */

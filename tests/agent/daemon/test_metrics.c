@@ -2,7 +2,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -188,8 +187,7 @@ Test(metrics, others_figures_are_for_those_who_may_see_them)
     NEEDS_ROOT();
     harness_init();
     setenv("POCL_FAKE_DEVICES", "cpu:Fake two", 1);
-    harness_write(harness_path("port.conf"), "policy = { metrics-port = 47411; };\n");
-    setenv("RESEAT_CONFIG", harness_path("port.conf"), 1);
+    harness_configure("policy = { metrics-port = 47411; };\n");
     visitor_start_host_agent();
     cr_assert_eq(RESEAT("devices")->status, 0);
     struct visitor program = visitor_program(OTHER, "theirs");
@@ -223,13 +221,11 @@ Test(metrics, what_is_not_a_scrape_is_refused_and_the_configuration_is_followed)
     cr_expect_eq(ask_http(connect_unix(), "GET /", ""), 404);
     cr_expect_eq(ask_http(connect_unix(), "POST /metrics", "Content-Length: 0\r\n"), 405);
     cr_expect_eq(ask_http(connect_unix(), "rubbish", ""), 400);
-    harness_write(harness_path("off.conf"), "policy = { metrics = false; };\n");
-    setenv("RESEAT_CONFIG", harness_path("off.conf"), 1);
+    harness_configure("policy = { metrics = false; };\n");
     cr_assert_eq(RESEAT("agent", "stop")->status, 0);
     cr_assert_eq(RESEAT("devices")->status, 0);
     cr_expect_eq(scrape(""), -1);
-    harness_write(harness_path("off.conf"),
-                  "policy = { metrics = true; metrics-port = 47412; };\n");
+    harness_configure("policy = { metrics = true; metrics-port = 47412; };\n");
     cr_assert_eq(RESEAT("config", "reload")->status, 0);
     int fd = -1;
     for (unsigned i = 0; i < 400 && fd < 0; i++) {

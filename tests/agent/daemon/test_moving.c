@@ -1,7 +1,6 @@
 #include "tests/support/cases.h"
 #include <jansson.h>
 #include <signal.h>
-#include <stdint.h>
 #include <unistd.h>
 
 #include "tests/agent/harness.h"
@@ -52,7 +51,7 @@ Test(moving, makes_a_program_ready_for_a_device_and_lets_go_of_that)
     cr_assert_str_eq(ready_for(), "");
     cr_assert(strstr(RESEAT("prewarm", "app", "--off")->out, "no prewarmed device to release"));
     json_t *object = harness_json(RESEAT("prewarm", "app", "cpu0", "--json"), "prewarm");
-    cr_assert_str_eq(json_string_value(json_object_get(object, "to")), "cpu0");
+    cr_assert_str_eq(harness_text(object, "to"), "cpu0");
     cr_assert_eq(RESEAT("prewarm", "app", "cpu1")->status, 0);
     cr_assert_eq(RESEAT("prewarm", "app", "--off")->status, 0);
     cr_assert_str_eq(ready_for(), "");
@@ -76,20 +75,6 @@ Test(moving, a_program_that_cannot_be_made_ready_says_why_and_stays)
     cr_assert_str_eq(ready_for(), "");
 }
 
-/** What the entry of @name in "devices" says became of it; "" where there is none. */
-static const char *result_of(const json_t *object, const char *name)
-{
-    const json_t *entry;
-    size_t i;
-
-    json_array_foreach(json_object_get(object, "devices"), i, entry)
-    {
-        if (strcmp(json_string_value(json_object_get(entry, "to")), name) == 0)
-            return json_string_value(json_object_get(entry, "result"));
-    }
-    return "";
-}
-
 Test(moving, makes_a_program_ready_for_several_devices_and_lets_go_of_them)
 {
     harness_start("app", "done");
@@ -101,7 +86,7 @@ Test(moving, makes_a_program_ready_for_several_devices_and_lets_go_of_them)
     /* Where it is already, and the same twice. */
     json_t *object = harness_json(RESEAT("prewarm", "app", "cpu1,cpu1,gpu0", "--json"), "prewarm");
     cr_assert_eq(json_array_size(json_object_get(object, "devices")), 3);
-    cr_assert_str_eq(result_of(object, "gpu0"), "done");
+    cr_assert_str_eq(harness_text(harness_find(object, "devices", "to", "gpu0"), "result"), "done");
     result = harness_says(RESEAT("prewarm", "app", "--off", "cpu1,cpu0"), 0,
                           "prewarmed device cpu0 released");
     cr_assert(strstr(result->out, "prewarmed device cpu1 released"), "%s", result->out);
@@ -118,17 +103,16 @@ Test(moving, makes_a_program_ready_for_several_devices_and_lets_go_of_them)
 Test(moving, a_device_that_cannot_be_made_ready_keeps_no_other_from_it)
 {
     harness_start("app", "failtwo");
-    struct result *result = RESEAT("prewarm", "app", "cpu1,cpu0");
-
-    cr_assert_eq(result->status, 1, "%s", result->out);
+    struct result *result = harness_ends(RESEAT("prewarm", "app", "cpu1,cpu0"), 1);
     cr_assert(strstr(result->out, "is ready for cpu0"), "%s", result->out);
     cr_assert(strstr(result->err, "was not made ready for cpu1"), "%s", result->err);
     cr_assert_str_eq(ready_for(), "cpu0");
     json_t *object = harness_json(RESEAT("prewarm", "app", "cpu0,cpu1", "--json"), "prewarm");
-    cr_assert_str_eq(result_of(object, "cpu0"), "done");
-    cr_assert_str_eq(result_of(object, "cpu1"), "rolled-back");
-    cr_assert_str_eq(json_string_value(json_object_get(object, "to")), "cpu1");
-    cr_assert_eq(json_integer_value(json_object_get(object, "status")), 1);
+    cr_assert_str_eq(harness_text(harness_find(object, "devices", "to", "cpu0"), "result"), "done");
+    cr_assert_str_eq(harness_text(harness_find(object, "devices", "to", "cpu1"), "result"),
+                     "rolled-back");
+    cr_assert_str_eq(harness_text(object, "to"), "cpu1");
+    cr_assert_eq(harness_number(object, "status"), 1);
 }
 
 Test(moving, a_deadline_and_an_interruption_end_all_that_is_made_ready)
@@ -137,8 +121,10 @@ Test(moving, a_deadline_and_an_interruption_end_all_that_is_made_ready)
     json_t *object = harness_json(
         RESEAT("prewarm", "app", "cpu0,cpu1", "--timeout", "0.3", "--json"), "prewarm");
 
-    cr_assert_str_eq(result_of(object, "cpu0"), "expired");
-    cr_assert_str_eq(result_of(object, "cpu1"), "expired");
+    cr_assert_str_eq(harness_text(harness_find(object, "devices", "to", "cpu0"), "result"),
+                     "expired");
+    cr_assert_str_eq(harness_text(harness_find(object, "devices", "to", "cpu1"), "result"),
+                     "expired");
     pid_t mover = harness_spawn(harness_reseat(), "prewarm", "app", "cpu0,cpu1", NULL);
     cr_assert(harness_state("app", "moving", 5000));
     kill(mover, SIGINT);
@@ -152,8 +138,7 @@ Test(moving, a_resume_that_fails_says_that_the_program_stays_suspended)
     harness_start("app", "strand");
     cr_assert_eq(RESEAT("suspend", "app")->status, 0);
     cr_assert(harness_state("app", "suspended", 2000));
-    struct result *result = RESEAT("resume", "app", "gpu0");
-    cr_assert_eq(result->status, 1);
+    struct result *result = harness_ends(RESEAT("resume", "app", "gpu0"), 1);
     cr_assert(strstr(result->err, "app (pid ") && strstr(result->err, "was not resumed on gpu0; "
                                                                       "still suspended: building a "
                                                                       "program failed: -11"),
@@ -165,14 +150,11 @@ Test(moving, a_resume_that_fails_says_that_the_program_stays_suspended)
 Test(moving, what_is_pinned_is_not_sent_to_another_device)
 {
     pid_t pid = harness_start("app", "pinned");
-    struct result *result = RESEAT("move", "app", "cpu1");
-
-    cr_assert_eq(result->status, 4);
-    cr_assert(strstr(result->err, "the program is pinned to its device: it uses pipes\n"), "%s",
-              result->err);
+    harness_says(RESEAT("move", "app", "cpu1"), 4,
+                 "the program is pinned to its device: it uses pipes\n");
     harness_end(pid);
     pid = harness_start("app", "refuse");
-    result = RESEAT("move", "app", "cpu1");
+    struct result *result = RESEAT("move", "app", "cpu1");
     cr_assert(strstr(result->err, "256 offered; choose another device (reseat devices)\n"), "%s",
               result->err);
 }
@@ -180,16 +162,13 @@ Test(moving, what_is_pinned_is_not_sent_to_another_device)
 Test(moving, a_move_that_took_long_says_what_took_long)
 {
     pid_t pid = harness_start("app", "long");
-    struct result *result = RESEAT("move", "app", "cpu1");
-
-    cr_assert_eq(result->status, 0, "%s", result->err);
-    cr_assert(strstr(result->out, ", 12.10 s of it building 9 programs; paused for 17.70 s (target "
-                                  "50.0 ms; 17.60 s of it waiting for kernels smooth, sum); "
-                                  "nothing copied"),
-              "%s", result->out);
+    harness_says(RESEAT("move", "app", "cpu1"), 0,
+                 ", 12.10 s of it building 9 programs; paused for 17.70 s (target "
+                 "50.0 ms; 17.60 s of it waiting for kernels smooth, sum); "
+                 "nothing copied");
     harness_end(pid);
     pid = harness_start("app", "done");
-    result = RESEAT("move", "app", "cpu1");
+    struct result *result = RESEAT("move", "app", "cpu1");
     cr_assert(strstr(result->out, "; paused for 12.0 ms; "), "%s", result->out);
     cr_assert(!strstr(result->out, "building") && !strstr(result->out, "target"), "%s",
               result->out);
@@ -276,16 +255,15 @@ Test(moving, another_terminal_changes_the_limits_of_a_move)
     cr_assert(mover);
     cr_assert(harness_state("app", "moving", 5000));
     /* One at a time: the second leaves what the first said. */
-    struct result *result = RESEAT("adjust", "app", "--bandwidth", "7MiB");
-    cr_assert_eq(result->status, 0, "%s", result->err);
+    struct result *result = harness_ends(RESEAT("adjust", "app", "--bandwidth", "7MiB"), 0);
     cr_assert(strstr(result->out, "app (pid ") && strstr(result->out, ": adjusted"), "%s",
               result->out);
     cr_assert_eq(RESEAT("adjust", "app", "--max-downtime", "30")->status, 0);
     json_t *report = json_loadf(mover, 0, NULL);
     cr_assert(report);
-    cr_assert_str_eq(json_string_value(json_object_get(report, "result")), "done");
-    cr_assert_eq(json_integer_value(json_object_get(report, "bytes")), 7 << 20);
-    cr_assert_eq(json_integer_value(json_object_get(report, "predicted_ns")), 30000000);
+    cr_assert_str_eq(harness_text(report, "result"), "done");
+    cr_assert_eq(harness_number(report, "bytes"), 7 << 20);
+    cr_assert_eq(harness_number(report, "predicted_ns"), 30000000);
     json_decref(report);
     pclose(mover);
     cr_assert(strstr(RESEAT("events")->out, "adjust"), "%s", RESEAT("events")->out);
@@ -316,9 +294,8 @@ Test(moving, a_detached_move_goes_on_by_itself_and_is_waited_for)
 {
     harness_start("app", "done:2000");
     harness_says(RESEAT("move", "app", "cpu1", "--detach"), 0, "leaves gpu0 for cpu1");
-    struct result *result = RESEAT("wait", "app", "running", "--timeout", "60s");
-    cr_assert_eq(result->status, 0, "%s", result->err);
-    result = RESEAT("move", "app", "cpu1");
+    harness_ends(RESEAT("wait", "app", "running", "--timeout", "60s"), 0);
+    struct result *result = RESEAT("move", "app", "cpu1");
     cr_assert(strstr(result->out, "is already on cpu1"), "%s", result->out);
 }
 
@@ -351,7 +328,7 @@ Test(moving, waits_for_states_of_programs_and_devices)
     pid_t never = harness_spawn(harness_reseat(), "wait", "app", "running", NULL);
     struct result *result = RESEAT("wait", "app", "suspended", "--json");
     json_t *object = harness_json(result, "wait");
-    cr_assert_str_eq(json_string_value(json_object_get(object, "condition")), "suspended");
+    cr_assert_str_eq(harness_text(object, "condition"), "suspended");
     sleep(1);
     harness_end(pid);
     cr_assert_eq(harness_wait(ended), 0);
@@ -364,13 +341,12 @@ static void expect_asked(struct result *result, const char *command, uint64_t ms
 {
     json_t *object = harness_json(result, command);
     cr_assert_eq(result->status, 0, "%s", result->out);
-    cr_assert_eq((uint64_t)json_integer_value(json_object_get(object, "predicted_ns")),
-                 ms * 1000000);
-    cr_assert_eq(json_integer_value(json_object_get(object, "rounds")), rounds);
-    cr_assert_eq(json_integer_value(json_object_get(object, "arrived_ns")), 13000000);
-    cr_assert_eq(json_integer_value(json_object_get(object, "downtime_ns")), 12000000);
+    cr_assert_eq((uint64_t)harness_number(object, "predicted_ns"), ms * 1000000);
+    cr_assert_eq(harness_number(object, "rounds"), rounds);
+    cr_assert_eq(harness_number(object, "arrived_ns"), 13000000);
+    cr_assert_eq(harness_number(object, "downtime_ns"), 12000000);
     if (bandwidth)
-        cr_assert_eq((uint64_t)json_integer_value(json_object_get(object, "bytes")), bandwidth);
+        cr_assert_eq((uint64_t)harness_number(object, "bytes"), bandwidth);
 }
 
 Test(moving, a_downtime_and_a_bandwidth_are_asked_for_or_configured)

@@ -22,7 +22,7 @@ TestSuite(operator, .init = begin, .fini = puppets_finish, .timeout = 120);
 static int64_t number(json_t *object, const char *key)
 {
     cr_assert(json_is_integer(json_object_get(object, key)), "%s is no number", key);
-    return json_integer_value(json_object_get(object, key));
+    return harness_number(object, key);
 }
 
 static struct puppet *start(const char *name, const char *device, uint64_t bytes)
@@ -74,8 +74,8 @@ Test(operator, a_dry_drain_says_where_programs_would_go_and_moves_none)
     json_t *object = harness_json(PUPPETS_RESEAT("drain", "gpu0", "--dry-run", "--json"), "drain");
     cr_assert_eq(number(object, "moved"), 2);
     json_t *step = json_array_get(json_object_get(object, "steps"), 0);
-    cr_assert_str_eq(json_string_value(json_object_get(step, "from")), "gpu0");
-    cr_assert_str_eq(json_string_value(json_object_get(step, "to")), "gpu1");
+    cr_assert_str_eq(harness_text(step, "from"), "gpu0");
+    cr_assert_str_eq(harness_text(step, "to"), "gpu1");
     cr_assert_eq(json_array_size(json_object_get(object, "left")), 0);
     pinned->pinned = "a native kernel";
     puppet_say(pinned);
@@ -84,8 +84,7 @@ Test(operator, a_dry_drain_says_where_programs_would_go_and_moves_none)
     cr_assert_eq(PUPPETS_RESEAT("run", "--device", "gpu0", "true")->status, 0, "it is drained");
 
     /* And then the drain waits for the one that stays no longer than it was told. */
-    struct result *result = PUPPETS_RESEAT("drain", "gpu0", "--dry-run", "--off");
-    cr_assert_eq(result->status, 2);
+    harness_ends(PUPPETS_RESEAT("drain", "gpu0", "--dry-run", "--off"), 2);
 }
 
 Test(operator, a_drain_waits_no_longer_than_it_is_told)
@@ -100,9 +99,7 @@ Test(operator, a_drain_waits_no_longer_than_it_is_told)
 Test(operator, a_cordoned_device_keeps_its_programs_and_gets_no_others_until_undone)
 {
     struct puppet *puppet = start("stays", "gpu:one", 10 * MIB);
-    struct result *result = PUPPETS_RESEAT("drain", "gpu0", "--keep");
-
-    cr_assert_eq(result->status, 0, "%s", result->err);
+    harness_ends(PUPPETS_RESEAT("drain", "gpu0", "--keep"), 0);
     harness_says(PUPPETS_RESEAT("run", "--device", "gpu0", "true"), 4, "is cordoned");
     puppets_for(1500);
     cr_assert_eq(puppet->moves + puppet->suspends, 0);
@@ -111,8 +108,7 @@ Test(operator, a_cordoned_device_keeps_its_programs_and_gets_no_others_until_und
     cr_assert_eq(RESEAT("agent", "start")->status, 0);
     puppet_hang_up(puppet);
     puppet_connect(puppet);
-    result = PUPPETS_RESEAT("run", "--device", "gpu0", "true");
-    cr_assert_eq(result->status, 4, "the next agent forgot it");
+    harness_ends(PUPPETS_RESEAT("run", "--device", "gpu0", "true"), 4);
     cr_assert_eq(PUPPETS_RESEAT("drain", "gpu0", "--off")->status, 0);
     cr_assert_eq(PUPPETS_RESEAT("run", "--device", "gpu0", "true")->status, 0);
 }
@@ -127,7 +123,7 @@ Test(operator, drain_says_who_cannot_leave_and_who_failed_to)
     json_t *left = json_object_get(object, "left");
     cr_assert_eq(number(object, "status"), 4);
     cr_assert_eq(json_array_size(left), 1);
-    cr_assert_str_eq(json_string_value(json_object_get(json_array_get(left, 0), "reason")),
+    cr_assert_str_eq(harness_text(json_array_get(left, 0), "reason"),
                      "it uses shared virtual memory");
     puppet_kill(pinned);
 
@@ -142,8 +138,7 @@ Test(operator, drain_says_who_cannot_leave_and_who_failed_to)
 
     struct puppet *failing = start("failing", "gpu:larger", 20 * MIB);
     failing->move = RESULT_ROLLED_BACK;
-    struct result *result = PUPPETS_RESEAT("drain", "gpu1");
-    cr_assert_eq(result->status, 1, "%s%s", result->out, result->err);
+    struct result *result = harness_ends(PUPPETS_RESEAT("drain", "gpu1"), 1);
     cr_assert(strstr(result->out, "rolled-back"), "%s", result->out);
     cr_assert(strstr(result->err, "failing"), "%s", result->err);
     cr_assert_eq(devices_say("gpu1", "granted_bytes"), failing->vdevs[0].granted);
@@ -164,7 +159,7 @@ static void state_is(const char *state)
 {
     json_t *object = harness_json(PUPPETS_RESEAT("ps", "--json"), "ps");
     json_t *app = json_array_get(json_object_get(object, "apps"), 0);
-    cr_assert_str_eq(json_string_value(json_object_get(app, "state")), state);
+    cr_assert_str_eq(harness_text(app, "state"), state);
 }
 
 static int64_t downtime(void)
@@ -219,13 +214,13 @@ Test(operator, a_device_on_which_a_program_does_not_build_is_remembered)
     a->lasting = true;
     cr_assert_eq(PUPPETS_RESEAT("move", "a", "gpu1")->status, 1);
     json_t *exclusion = explained();
-    cr_assert_str_eq(json_string_value(json_object_get(exclusion, "device")), "gpu1");
+    cr_assert_str_eq(harness_text(exclusion, "device"), "gpu1");
     cr_assert(json_is_false(json_object_get(exclusion, "for_now")));
-    cr_assert(strstr(json_string_value(json_object_get(exclusion, "reason")), "local memory"));
+    cr_assert(strstr(harness_text(exclusion, "reason"), "local memory"));
     /* The policy does not try it: it has nowhere to go. */
     json_t *object = harness_json(PUPPETS_RESEAT("drain", "gpu0", "--json"), "drain");
     json_t *one = json_array_get(json_object_get(object, "steps"), 0);
-    cr_assert_str_eq(json_string_value(json_object_get(one, "to")), "");
+    cr_assert_str_eq(harness_text(one, "to"), "");
     cr_assert_eq(a->moves, 0);
     cr_assert_eq(PUPPETS_RESEAT("drain", "gpu0", "--off")->status, 0);
     /* An operator may try. */
@@ -269,7 +264,7 @@ Test(operator, a_program_that_fails_to_be_ready_is_not_said_to_have_moved)
     a->lasting = true;
     harness_says(PUPPETS_RESEAT("prewarm", "a", "gpu1"), 1, "not made ready");
     json_t *exclusion = explained();
-    cr_assert_str_eq(json_string_value(json_object_get(exclusion, "device")), "gpu1");
+    cr_assert_str_eq(harness_text(exclusion, "device"), "gpu1");
     cr_assert_eq(devices_say("gpu1", "granted_bytes"), 0);
     cr_assert_geq(devices_say("gpu0", "granted_bytes"), 100 * MIB);
 }
@@ -285,9 +280,9 @@ Test(operator, every_step_has_its_reason_and_a_program_that_ends_is_no_failure)
     puppet_kill(b);
     json_t *object = harness_json(PUPPETS_RESEAT("drain", "gpu0", "--json"), "drain");
     json_t *step = json_array_get(json_object_get(object, "steps"), 0);
-    cr_assert_str_eq(json_string_value(json_object_get(step, "result")), "done");
-    cr_assert(strstr(json_string_value(json_object_get(step, "reason")), "gpu0 is drained"), "%s",
-              json_string_value(json_object_get(step, "reason")));
+    cr_assert_str_eq(harness_text(step, "result"), "done");
+    cr_assert(strstr(harness_text(step, "reason"), "gpu0 is drained"), "%s",
+              harness_text(step, "reason"));
     cr_assert_eq(a->moves, 1);
 }
 
@@ -307,8 +302,7 @@ Test(operator, a_move_that_does_not_fit_is_refused_with_numbers_or_spills)
     cr_assert_eq(devices_say("gpu1", "granted_bytes"), 0);
 
     /* One that may spill gets what there is. */
-    result = PUPPETS_RESEAT("move", "alpha", "gpu1");
-    cr_assert_eq(result->status, 0, "%s", result->err);
+    harness_ends(PUPPETS_RESEAT("move", "alpha", "gpu1"), 0);
     cr_assert_eq(a->vdevs[0].granted, 100 * MIB);
     cr_assert_eq(a->vdevs[0].spilled, 200 * MIB);
     cr_assert(devices_come_to("gpu1", "granted_bytes", 100 * MIB, SOON));
@@ -345,8 +339,7 @@ Test(operator, limits_are_of_devices_and_of_programs)
     cr_assert_eq(number(object, "capacity_bytes"), 1024 * MIB);
     cr_assert(json_is_true(json_object_get(object, "limited")));
     object = harness_json(PUPPETS_RESEAT("limit", "alpha", "--memory", "50MiB", "--json"), "limit");
-    cr_assert_str_eq(json_string_value(json_object_get(json_object_get(object, "app"), "name")),
-                     "alpha");
+    cr_assert_str_eq(harness_text(json_object_get(object, "app"), "name"), "alpha");
     /* It has more than that: it gives the rest back. */
     cr_assert(devices_come_to("gpu0", "granted_bytes", 50 * MIB, SOON));
     cr_assert_eq(a->vdevs[0].granted, 50 * MIB);
@@ -375,7 +368,7 @@ Test(operator, explain_and_report_say_what_the_ledger_knows)
     puppets_for(1300);
     json_t *object = harness_json(PUPPETS_RESEAT("report", "--json"), "report"), *one;
     one = json_array_get(json_object_get(object, "devices"), 0);
-    cr_assert_str_eq(json_string_value(json_object_get(one, "name")), "gpu0");
+    cr_assert_str_eq(harness_text(one, "name"), "gpu0");
     cr_assert_eq(number(one, "held_bytes"), 300 * MIB);
     cr_assert_eq(number(one, "held_peak_bytes"), 400 * MIB);
     cr_assert_gt(json_array_size(json_object_get(one, "held")), 0);
@@ -383,10 +376,9 @@ Test(operator, explain_and_report_say_what_the_ledger_knows)
     cr_assert_eq(number(one, "peak_bytes"), 300 * MIB);
     cr_assert_eq(number(one, "granted_bytes"), (int64_t)a->vdevs[0].granted);
     one = json_array_get(json_object_get(object, "ended"), 0);
-    cr_assert_str_eq(json_string_value(json_object_get(one, "name")), "beta");
+    cr_assert_str_eq(harness_text(one, "name"), "beta");
     cr_assert_eq(number(one, "peak_bytes"), 100 * MIB);
-    struct result *result = PUPPETS_RESEAT("report", "alpha");
-    cr_assert_eq(result->status, 0);
+    struct result *result = harness_ends(PUPPETS_RESEAT("report", "alpha"), 0);
     cr_assert(strstr(result->out, " 300MiB ") && strstr(result->out, " 15% "), "%s", result->out);
     cr_assert(!strstr(result->out, "gpu1"), "%s", result->out);
 
@@ -398,14 +390,14 @@ Test(operator, explain_and_report_say_what_the_ledger_knows)
     object =
         harness_json(PUPPETS_RESEAT("report", "--census", "--json", "--models", models), "report");
     one = json_array_get(json_object_get(object, "census"), 1);
-    cr_assert_str_eq(json_string_value(json_object_get(one, "name")), "alpha");
+    cr_assert_str_eq(harness_text(one, "name"), "alpha");
     cr_assert_eq(number(one, "peak_bytes"), 300 * MIB);
     one = json_object_get(one, "percent");
     cr_assert_float_eq(json_real_value(json_object_get(one, "small")), 58.6, 0.1);
 
     object = harness_json(PUPPETS_RESEAT("explain", "alpha", "--json"), "explain");
     one = json_object_get(object, "app");
-    cr_assert_str_eq(json_string_value(json_object_get(one, "name")), "alpha");
+    cr_assert_str_eq(harness_text(one, "name"), "alpha");
     cr_assert_eq(json_array_size(json_object_get(one, "devices")), 1);
     result = PUPPETS_RESEAT("explain", "alpha");
     cr_assert(strstr(result->out, "gpu0"), "%s", result->out);
@@ -426,8 +418,7 @@ Test(operator, explain_names_kernels_that_a_move_waits_for)
     json_t *object = harness_json(PUPPETS_RESEAT("explain", "alpha", "--json"), "explain");
     json_t *whole = json_object_get(json_object_get(object, "app"), "whole");
     cr_assert_eq(json_array_size(whole), 16);
-    cr_assert_str_eq(json_string_value(json_object_get(json_array_get(whole, 15), "kernel")),
-                     "sieve");
+    cr_assert_str_eq(harness_text(json_array_get(whole, 15), "kernel"), "sieve");
     a->whole = NULL;
     puppet_say(a);
     result = PUPPETS_RESEAT("explain", "alpha");
@@ -490,8 +481,7 @@ Test(operator, columns_stay_and_help_is_there_for_each_command)
     (void)start("alpha", "gpu:one", 10 * MIB);
     cr_assert(strstr(PUPPETS_RESEAT("ps")->out, " LIMIT "));
     cr_assert(strstr(PUPPETS_RESEAT("devices")->out, " LIMIT "));
-    struct result *result = RESEAT("help", "resume");
-    cr_assert_eq(result->status, 0);
+    struct result *result = harness_ends(RESEAT("help", "resume"), 0);
     cr_assert_str_eq(result->out, RESEAT("resume", "--help")->out);
     cr_assert_eq(RESEAT("help", "nothing")->status, 2);
     cr_assert(strstr(RESEAT("help")->out, "resume APP"));
@@ -510,9 +500,7 @@ Test(operator, the_first_command_of_all_sees_the_devices)
         harness_init();
         setenv("POCL_FAKE_DEVICES", "gpu:one,gpu:larger", 1);
         RESEAT("agent", "start");
-        struct result *result =
-            RESEAT(commands[i][0], commands[i][1], commands[i][2], commands[i][3]);
-        cr_assert_eq(result->status, 0, "%s: %s", commands[i][0], result->err);
+        harness_ends(RESEAT(commands[i][0], commands[i][1], commands[i][2], commands[i][3]), 0);
     }
     cr_assert_eq(RESEAT("drain", "gpu9")->status, 3);
 }
@@ -528,7 +516,7 @@ Test(operator, run_says_how_a_program_is_treated)
     json_t *ways = json_object_get(app, "on_full");
 
     cr_assert_eq(number(app, "quota_bytes"), 64 * MIB);
-    cr_assert_str_eq(json_string_value(json_object_get(app, "priority")), "-7");
+    cr_assert_str_eq(harness_text(app, "priority"), "-7");
     cr_assert(json_is_true(json_object_get(app, "preemptible")));
     cr_assert_eq(json_array_size(ways), 2);
     cr_assert_str_eq(json_string_value(json_array_get(ways, 0)), "spill");
@@ -572,6 +560,11 @@ Test(operator, every_error_has_its_exit_status_and_its_json)
         {2, "report", "--models", "/nowhere", NULL},
         {3, "report", "nobody", NULL, NULL},
     };
+    static const char *const options[][2] = {
+        {"--quota", "1"},       {"--memory", "x"},           {"--priority", "1001"},
+        {"--priority", "high"}, {"--quota", "0B"},           {"--memory", "0"},
+        {"--on-full", ""},      {"--on-full", "wait,"},      {"--on-full", "wait,refuse"},
+        {"--on-full", "panic"}, {"--on-full", "wait,,spill"}};
 
     (void)start("alpha", "gpu:one", 10 * MIB);
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
@@ -590,17 +583,9 @@ Test(operator, every_error_has_its_exit_status_and_its_json)
             harness_json(result, wrong[i].command);
         }
     }
-    cr_assert_eq(RESEAT("run", "--quota", "1", "true")->status, 2);
-    cr_assert_eq(RESEAT("run", "--memory", "x", "true")->status, 2);
-    cr_assert_eq(RESEAT("run", "--priority", "1001", "true")->status, 2);
-    cr_assert_eq(RESEAT("run", "--priority", "high", "true")->status, 2);
-    cr_assert_eq(RESEAT("run", "--quota", "0B", "true")->status, 2);
-    cr_assert_eq(RESEAT("run", "--memory", "0", "true")->status, 2);
-    cr_assert_eq(RESEAT("run", "--on-full", "", "true")->status, 2);
-    cr_assert_eq(RESEAT("run", "--on-full", "wait,", "true")->status, 2);
-    cr_assert_eq(RESEAT("run", "--on-full", "wait,refuse", "true")->status, 2);
-    cr_assert_eq(RESEAT("run", "--on-full", "panic", "true")->status, 2);
-    cr_assert_eq(RESEAT("run", "--on-full", "wait,,spill", "true")->status, 2);
+    for (size_t i = 0; i < ARRAY_SIZE(options); i++)
+        cr_expect_eq(RESEAT("run", options[i][0], options[i][1], "true")->status, 2, "%s %s",
+                     options[i][0], options[i][1]);
     puppet_finish_all();
     RESEAT("agent", "stop");
     cr_assert_eq(RESEAT("explain", "a")->status, 3);

@@ -18,7 +18,7 @@ static json_t *said(const char *of, const char *member)
 
     for (size_t i = 0; i < json_array_size(apps); i++) {
         const json_t *app = json_array_get(apps, i);
-        if (strcmp(json_string_value(json_object_get(app, "name")), "app") == 0)
+        if (strcmp(harness_text(app, "name"), "app") == 0)
             found = json_object_get(json_object_get(app, of), member);
     }
     cr_assert_not_null(found, "%s.%s", of, member);
@@ -52,14 +52,6 @@ static void expect_bytes(bool on, json_int_t bytes)
                    (long long)number("protection", "snapshot_bytes"));
 }
 
-static void configure(const char *text)
-{
-    FILE *file = fopen(harness_path("reseat.conf"), "w");
-
-    cr_assert(fputs(text, file) >= 0 && fclose(file) == 0);
-    setenv("RESEAT_CONFIG", harness_path("reseat.conf"), 1);
-}
-
 Test(protecting, a_program_is_protected_while_it_runs_and_not_any_more)
 {
     harness_start("app", "done");
@@ -67,23 +59,21 @@ Test(protecting, a_program_is_protected_while_it_runs_and_not_any_more)
     expect_word("off");
     cr_assert_eq(number("protection", "on"), 0);
     cr_assert(strstr(RESEAT("explain", "app")->out, "it is not protected"));
-    struct result *result = RESEAT("protect", "app", "--every", "3");
-    cr_assert_eq(result->status, 0, "%s", result->err);
-    cr_assert(strstr(result->out, "is protected: 2.9 MiB copied in 7.0 ms, stopped for 3.0 ms"),
-              "%s", result->out);
+    harness_says(RESEAT("protect", "app", "--every", "3"), 0,
+                 "is protected: 2.9 MiB copied in 7.0 ms, stopped for 3.0 ms");
     expect_word("3");
     expect_bytes(true, 3000000);
     cr_assert_gt(number("protection", "snapshot_age_ns"), 0);
     cr_assert_eq(number("protection", "snapshots"), 1);
     json_t *object =
         harness_json(RESEAT("protect", "app", "--every", "64MiB", "--json"), "protect");
-    cr_assert_str_eq(json_string_value(json_object_get(object, "protect")), "64MiB");
-    cr_assert_eq(json_integer_value(json_object_get(object, "downtime_ns")), 3000000);
+    cr_assert_str_eq(harness_text(object, "protect"), "64MiB");
+    cr_assert_eq(harness_number(object, "downtime_ns"), 3000000);
     expect_bytes(true, 64 << 20);
     cr_assert(strstr(RESEAT("explain", "app")->out,
                      "it is protected: the last copy, of 64.0 MiB, was made"),
               "%s", RESEAT("explain", "app")->out);
-    result = RESEAT("protect", "app", "--off");
+    struct result *result = RESEAT("protect", "app", "--off");
     cr_assert(strstr(result->out, "is not protected"), "%s", result->out);
     expect_word("off");
     expect_bytes(false, 0);
@@ -117,7 +107,7 @@ Test(protecting, a_program_that_cannot_be_protected_is_said_so_with_the_reason)
 
 Test(protecting, what_is_configured_holds_where_nobody_says_otherwise)
 {
-    configure(
+    harness_configure(
         "policy = { protect = true; };\n"
         "programs = ({ match = \"app\"; protect = 5; }, { match = \"x*\"; priority = 1; });\n");
     harness_start("app", "done");
@@ -126,12 +116,12 @@ Test(protecting, what_is_configured_holds_where_nobody_says_otherwise)
     expect_word("5");
     expect_bytes(true, 5000000);
     cr_assert(harness_prints("explain", "xy", "it is protected", 5000), "by the policy");
-    configure("programs = ({ match = \"app\"; protect = \"1MiB\"; });\n");
+    harness_configure("programs = ({ match = \"app\"; protect = \"1MiB\"; });\n");
     cr_assert_eq(RESEAT("config", "reload")->status, 0);
     expect_bytes(true, 1 << 20);
     cr_assert(harness_prints("explain", "xy", "it is not protected", 5000));
     cr_assert_eq(RESEAT("protect", "app", "--every", "7")->status, 0);
-    configure("programs = ({ match = \"app\"; protect = false; });\n");
+    harness_configure("programs = ({ match = \"app\"; protect = false; });\n");
     cr_assert_eq(RESEAT("config", "reload")->status, 0);
     expect_word("7");
     expect_bytes(true, 7000000);
@@ -197,8 +187,7 @@ Test(protecting, nobody_waits_for_long_for_a_program_that_does_not_answer)
     pid_t program = harness_start("app", "done");
 
     cr_assert_eq(kill(program, SIGSTOP), 0);
-    const struct result *result = RESEAT("protect", "app", "--timeout", "0.5");
-    cr_expect_eq(result->status, 5, "%d: %s", result->status, result->err);
+    harness_ends(RESEAT("protect", "app", "--timeout", "0.5"), 5);
     cr_assert_eq(kill(program, SIGCONT), 0);
     expect_bytes(true, 0);
 }

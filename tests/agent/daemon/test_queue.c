@@ -20,13 +20,6 @@ static void begin(void)
 
 TestSuite(queue, .init = begin, .fini = puppets_finish, .timeout = 120);
 
-static const char *text(json_t *object, const char *key)
-{
-    const char *value = json_string_value(json_object_get(object, key));
-
-    return value ? value : "(none)";
-}
-
 static void limit_both(const char *memory)
 {
     puppets_limit("gpu0", memory);
@@ -183,17 +176,11 @@ static struct puppet *shut_out(struct puppet **ret_other)
 /** An operator had it go where it is. */
 static bool is_chosen(const char *name)
 {
-    json_t *object = harness_json(PUPPETS_RESEAT("ps", "--json"), "ps"), *app;
-    bool is = false;
-    size_t i;
+    json_t *object = harness_json(PUPPETS_RESEAT("ps", "--json"), "ps");
+    json_t *app = harness_find(object, "apps", "name", name);
+    json_t *vdev = json_array_get(json_object_get(app, "vdevs"), 0);
 
-    json_array_foreach(json_object_get(object, "apps"), i, app)
-    {
-        json_t *vdev = json_array_get(json_object_get(app, "vdevs"), 0);
-        is = is || (strcmp(text(app, "name"), name) == 0 &&
-                    json_is_true(json_object_get(vdev, "chosen")));
-    }
-    return is;
+    return json_is_true(json_object_get(vdev, "chosen"));
 }
 
 Test(queue, resume_goes_to_any_device_that_fits_when_none_is_named)
@@ -201,9 +188,9 @@ Test(queue, resume_goes_to_any_device_that_fits_when_none_is_named)
     struct puppet *other, *a = shut_out(&other);
     json_t *object = harness_json(PUPPETS_RESEAT("resume", "a", "--json"), "resume");
 
-    cr_assert_str_eq(text(object, "result"), "done");
-    cr_assert_str_eq(text(object, "to"), "gpu1");
-    cr_assert_eq(json_integer_value(json_object_get(object, "bytes")), PUPPET_COPIED);
+    cr_assert_str_eq(harness_text(object, "result"), "done");
+    cr_assert_str_eq(harness_text(object, "to"), "gpu1");
+    cr_assert_eq(harness_number(object, "bytes"), PUPPET_COPIED);
     cr_assert_str_eq(a->vdevs[0].device, "gpu:larger");
     cr_assert_geq(a->vdevs[0].granted, 200 * MIB);
     cr_assert_not(is_chosen("a"));
@@ -266,14 +253,6 @@ Test(queue, resume_that_is_given_up_leaves_it_suspended)
     cr_assert_eq(a->resumes, 0);
 }
 
-static void say(int fd, struct frame *frame)
-{
-    cr_assert_eq(frame_seal(frame), 0);
-    cr_assert_eq(send(fd, frame->buffer.data, frame->buffer.size, MSG_NOSIGNAL),
-                 (ssize_t)frame->buffer.size);
-    frame_finish(frame);
-}
-
 Test(queue, resume_that_may_wait_as_long_as_a_number_can_say_does_not_end_at_once)
 {
     struct puppet *other;
@@ -284,12 +263,12 @@ Test(queue, resume_that_may_wait_as_long_as_a_number_can_say_does_not_end_at_onc
     frame_init(&frame, MSG_HELLO);
     frame_u64(&frame, "version", PROTOCOL_VERSION);
     frame_string(&frame, "role", "client");
-    say(fd, &frame);
+    cr_assert(harness_tell(fd, &frame));
     frame_init(&frame, MSG_RESUME);
     frame_string(&frame, "app", "a");
     frame_string(&frame, "device", "gpu0");
     frame_u64(&frame, "timeout_ms", UINT64_MAX);
-    say(fd, &frame);
+    cr_assert(harness_tell(fd, &frame));
     while (ps_says("a", "displaced") != 1)
         puppets_for(5);
     puppets_for(1000); /* The agent looks four times a second. */
@@ -305,7 +284,7 @@ Test(queue, resume_hands_a_program_back_to_the_policy)
 
     puppets_limit("gpu1", "100MiB");
     json_t *object = harness_json(PUPPETS_RESEAT("resume", "a", "--queue", "--json"), "resume");
-    cr_assert_str_eq(text(object, "result"), "queued");
+    cr_assert_str_eq(harness_text(object, "result"), "queued");
     cr_assert_eq(ps_says("a", "displaced"), 1);
     cr_assert_eq(a->resumes, 0);
     puppet_kill(other);
@@ -371,8 +350,7 @@ Test(queue, virtual_devices_go_back_to_several_devices_only_where_each_has_room)
     puppet_say(a);
     cr_assert_eq(PUPPETS_RESEAT("suspend", "a")->status, 0);
     puppets_limit("gpu1", "50MiB");
-    struct result *result = PUPPETS_RESEAT("resume", "a", "--json");
-    cr_assert_eq(result->status, 0, "%s", result->out);
+    harness_ends(PUPPETS_RESEAT("resume", "a", "--json"), 0);
     cr_assert_str_eq(a->vdevs[0].device, "gpu:one");
     cr_assert_str_eq(a->vdevs[1].device, "gpu:one");
     cr_assert_eq(PUPPETS_RESEAT("suspend", "a")->status, 0);
@@ -394,16 +372,14 @@ Test(queue, what_is_already_there_is_done)
     for (unsigned i = 0; i < 3; i++) {
         if (i == 2)
             cr_assert_eq(PUPPETS_RESEAT("suspend", "a")->status, 0);
-        struct result *result = PUPPETS_RESEAT(commands[i][0], "a", commands[i][1]);
-        cr_assert_eq(result->status, 0, "%s: %s", commands[i][0], result->err);
-        cr_assert(strstr(result->out, i == 2 ? "is already suspended\n" : "is already on gpu0\n"),
-                  "%s", result->out);
+        harness_says(PUPPETS_RESEAT(commands[i][0], "a", commands[i][1]), 0,
+                     i == 2 ? "is already suspended\n" : "is already on gpu0\n");
         json_t *object = harness_json(PUPPETS_RESEAT(commands[i][0], "--json", "a", commands[i][1]),
                                       commands[i][0]);
-        cr_assert_str_eq(text(object, "result"), "done");
+        cr_assert_str_eq(harness_text(object, "result"), "done");
         cr_assert(json_is_true(json_object_get(object, "already")));
-        cr_assert_str_eq(text(object, "from"), commands[i][2]);
-        cr_assert_str_eq(text(object, "to"), commands[i][2]);
+        cr_assert_str_eq(harness_text(object, "from"), commands[i][2]);
+        cr_assert_str_eq(harness_text(object, "to"), commands[i][2]);
     }
     cr_assert_eq(a->moves + a->resumes, 0);
     cr_assert_eq(a->suspends, 1);
@@ -442,16 +418,23 @@ static bool runs_again(void *data)
     return ((const struct puppet *)data)->resumes > 0;
 }
 
-Test(queue, the_first_in_the_queue_is_made_ready_for_its_device)
+/** An agent that makes programs ready, with room on gpu0 for one of two. Returns the second. */
+static struct puppet *start_prewarming(struct puppet **ret_low)
 {
+    struct puppet_kind kind = {.device = "gpu:one", .priority = "5", .ways = "w"};
+
     cr_assert_eq(RESEAT("agent", "stop")->status, 0);
     setenv("RESEAT_PREWARM", "yes", 1);
     cr_assert_eq(RESEAT("devices")->status, 0);
     puppets_limit("gpu1", "1MiB");
     puppets_limit("gpu0", "320MiB");
-    struct puppet *low = start("low", "ws", 200 * MIB, 200 * MIB);
-    struct puppet_kind kind = {.device = "gpu:one", .priority = "5", .ways = "w"};
-    struct puppet *high = puppet_start("high", &kind);
+    *ret_low = start("low", "ws", 200 * MIB, 200 * MIB);
+    return puppet_start("high", &kind);
+}
+
+Test(queue, the_first_in_the_queue_is_made_ready_for_its_device)
+{
+    struct puppet *low, *high = start_prewarming(&low);
 
     cr_assert(puppet_allocate(high, 200 * MIB, 20000));
     cr_assert_eq(low->suspends, 1);
@@ -477,14 +460,7 @@ static bool has_failed(void *data)
 
 Test(queue, who_cannot_be_made_ready_is_resumed_there_nevertheless)
 {
-    cr_assert_eq(RESEAT("agent", "stop")->status, 0);
-    setenv("RESEAT_PREWARM", "yes", 1);
-    cr_assert_eq(RESEAT("devices")->status, 0);
-    puppets_limit("gpu1", "1MiB");
-    puppets_limit("gpu0", "320MiB");
-    struct puppet *low = start("low", "ws", 200 * MIB, 200 * MIB);
-    struct puppet_kind kind = {.device = "gpu:one", .priority = "5", .ways = "w"};
-    struct puppet *high = puppet_start("high", &kind);
+    struct puppet *low, *high = start_prewarming(&low);
 
     puppet_need(high, 0, 200 * MIB, false);
     cr_assert(puppets_run(has_failed, low, 20000));

@@ -9,21 +9,10 @@
 
 #define SOON 8000
 
-static char path[300];
-
-static void write_config(const char *text)
-{
-    FILE *file = fopen(path, "w");
-
-    cr_assert(file && fputs(text, file) >= 0 && fclose(file) == 0);
-}
-
 static void begin(void)
 {
     puppets_begin("gpu:one,gpu:larger");
-    snprintf(path, sizeof(path), "%s/reload.conf", harness_folder());
-    write_config("");
-    setenv("RESEAT_CONFIG", path, 1);
+    harness_configure("");
     RESEAT("devices");
 }
 
@@ -31,9 +20,8 @@ TestSuite(reload, .init = begin, .fini = puppets_finish, .timeout = 120);
 
 static void reload(const char *text)
 {
-    write_config(text);
-    struct result *result = PUPPETS_RESEAT("config", "reload");
-    cr_assert_eq(result->status, 0, "%s", result->err);
+    harness_configure(text);
+    harness_ends(PUPPETS_RESEAT("config", "reload"), 0);
 }
 
 static struct puppet *start(const char *name, struct puppet_kind kind)
@@ -53,24 +41,17 @@ static struct puppet *start(const char *name, struct puppet_kind kind)
 static const char *treated(const char *name)
 {
     static char text[256];
-    json_t *object = harness_parse(PUPPETS_RESEAT("ps", "--json")->out), *app, *way;
-    size_t i, k, used;
+    json_t *object = harness_parse(PUPPETS_RESEAT("ps", "--json")->out), *way;
+    json_t *app = harness_find(object, "apps", "name", name);
+    size_t i, used = (size_t)snprintf(text, sizeof(text), "%s ", harness_text(app, "priority"));
 
-    text[0] = '\0';
-    json_array_foreach(json_object_get(object, "apps"), i, app)
+    json_array_foreach(json_object_get(app, "on_full"), i, way)
     {
-        if (strcmp(json_string_value(json_object_get(app, "name")), name))
-            continue;
-        used = (size_t)snprintf(text, sizeof(text), "%s ",
-                                json_string_value(json_object_get(app, "priority")));
-        json_array_foreach(json_object_get(app, "on_full"), k, way)
-        {
-            used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s", k ? "," : "",
-                                     json_string_value(way));
-        }
-        if (json_is_true(json_object_get(app, "preemptible")))
-            snprintf(text + used, sizeof(text) - used, " preemptible");
+        used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s", i ? "," : "",
+                                 json_string_value(way));
     }
+    if (json_is_true(json_object_get(app, "preemptible")))
+        snprintf(text + used, sizeof(text) - used, " preemptible");
     return text;
 }
 
@@ -101,7 +82,7 @@ Test(reload, reaches_programs_that_run)
     cr_assert_str_eq(treated("app"), "0 upgrade,spill,wait,suspend");
     cr_assert_eq(ps_says("app", "limited"), 0);
     /* One that is wrong changes nothing. */
-    write_config("programs = ({ match = \"*\"; priority = 5000; });\n");
+    harness_configure("programs = ({ match = \"*\"; priority = 5000; });\n");
     cr_assert_eq(PUPPETS_RESEAT("config", "reload")->status, 2);
     cr_assert_str_eq(treated("app"), "0 upgrade,spill,wait,suspend");
 }
@@ -110,7 +91,7 @@ Test(reload, a_signal_does_the_same)
 {
     struct puppet *app = start("app", (struct puppet_kind){0});
 
-    write_config(EVERYONE);
+    harness_configure(EVERYONE);
     kill(harness_agent(), SIGHUP);
     cr_assert(puppet_told(app, 1, SOON));
     cr_assert_eq(app->notice.value, 50 * MIB);
@@ -138,7 +119,7 @@ Test(reload, leaves_what_their_own_commands_said)
     cr_assert_eq(fourth->notices, 1);
     /* The next agent knows what was said, and what its file says now. */
     cr_assert_eq(PUPPETS_RESEAT("agent", "stop")->status, 0);
-    write_config("programs = ({ match = \"*\"; priority = 7; quota = \"70MiB\"; });\n");
+    harness_configure("programs = ({ match = \"*\"; priority = 7; quota = \"70MiB\"; });\n");
     cr_assert_eq(RESEAT("agent", "start")->status, 0);
     cr_assert_str_eq(treated("first"), "-3 upgrade,spill,wait,suspend");
     cr_assert_str_eq(treated("second"), "7 upgrade,wait preemptible");

@@ -1,6 +1,5 @@
 #include "tests/support/cases.h"
 #include <grp.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include "tests/agent/harness.h"
@@ -24,8 +23,7 @@ static void configure(const char *users)
     char text[1024];
 
     snprintf(text, sizeof(text), "users = (%s);\n", users);
-    harness_write(harness_path("users.conf"), text);
-    setenv("RESEAT_CONFIG", harness_path("users.conf"), 1);
+    harness_configure(text);
 }
 
 /** An agent for all users, which knows its devices: one of 2 GiB, "cpu0". */

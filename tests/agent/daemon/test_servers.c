@@ -1,6 +1,5 @@
 #include "tests/support/cases.h"
 #include <jansson.h>
-#include <signal.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -29,10 +28,7 @@ static const char *set(const char *name, const char *how)
 
     snprintf(path, sizeof(path), "%s/%s.server", harness_folder(), name);
     snprintf(fresh, sizeof(fresh), "%s.new", path);
-    FILE *file = fopen(fresh, "we");
-    cr_assert(file);
-    fputs(how, file);
-    fclose(file);
+    harness_write(fresh, how);
     cr_assert_eq(rename(fresh, path), 0);
     snprintf(address, sizeof(addresses[0]), "unix:%s", path);
     return address;
@@ -40,22 +36,15 @@ static const char *set(const char *name, const char *how)
 
 static void add(const char *name, const char *how)
 {
-    const struct result *result = RESEAT("server", "add", set(name, how), name);
-
-    cr_assert_eq(result->status, 0, "%s", result->err);
+    harness_ends(RESEAT("server", "add", set(name, how), name), 0);
 }
 
 /** What `reseat server list` says of it; NULL: there is none. */
 static json_t *server(const char *name)
 {
-    json_t *object = harness_json(RESEAT("server", "list", "--json"), "server"), *one,
-           *found = NULL;
-    size_t i;
+    json_t *object = harness_json(RESEAT("server", "list", "--json"), "server");
 
-    json_array_foreach(json_object_get(object, "servers"), i,
-                       one) if (strcmp(json_string_value(json_object_get(one, "name")), name) == 0)
-        found = one;
-    return found;
+    return harness_find(object, "servers", "name", name);
 }
 
 static void expect(const char *name, const char *key, const char *text)
@@ -63,16 +52,14 @@ static void expect(const char *name, const char *key, const char *text)
     json_t *one = server(name);
 
     cr_assert(one, "no server %s", name);
-    cr_assert_str_eq(json_string_value(json_object_get(one, key)), text);
+    cr_assert_str_eq(harness_text(one, key), text);
 }
 
 /** Wait until the server is so. */
 static void await(const char *name, const char *state)
 {
     for (unsigned i = 0; i < 2000; i++) {
-        json_t *one = server(name);
-        bool is = one && !strcmp(json_string_value(json_object_get(one, "state")), state);
-        if (is)
+        if (strcmp(harness_text(server(name), "state"), state) == 0)
             return;
         usleep(10000);
     }
@@ -89,39 +76,20 @@ static void await_gone(const char *name)
 }
 
 /** A text of the device of that name; "": there is no such device. */
-static void device(const char *name, const char *key, char ret[128])
-{
-    json_t *object = harness_json(RESEAT("devices", "--json"), "devices"), *one;
-    size_t i;
-
-    ret[0] = '\0';
-    json_array_foreach(json_object_get(object, "devices"), i,
-                       one) if (strcmp(json_string_value(json_object_get(one, "name")), name) == 0)
-        snprintf(ret, 128, "%s", json_string_value(json_object_get(one, key)));
-}
-
 static void expect_device(const char *name, const char *key, const char *text)
 {
-    char is[128];
+    json_t *object = harness_json(RESEAT("devices", "--json"), "devices");
+    json_t *one = harness_find(object, "devices", "name", name);
+    const char *is = one ? harness_text(one, key) : "";
 
-    device(name, key, is);
     cr_assert_str_eq(is, text, "%s of %s is \"%s\"", key, name, is);
 }
 
 static void expect_place(const char *program, const char *place)
 {
-    json_t *object = harness_json(RESEAT("ps", "--json"), "ps"), *one;
-    size_t i;
-    bool found = false;
+    json_t *object = harness_json(RESEAT("ps", "--json"), "ps");
 
-    json_array_foreach(json_object_get(object, "apps"), i, one)
-    {
-        if (strcmp(json_string_value(json_object_get(one, "name")), program) != 0)
-            continue;
-        cr_assert_str_eq(json_string_value(json_object_get(one, "device")), place);
-        found = true;
-    }
-    cr_assert(found);
+    cr_assert_str_eq(harness_text(harness_find(object, "apps", "name", program), "device"), place);
 }
 
 Test(servers, one_is_added_and_its_devices_with_it_then_both_are_removed)
@@ -133,8 +101,8 @@ Test(servers, one_is_added_and_its_devices_with_it_then_both_are_removed)
     expect_device("far/gpu0", "state", "up");
     expect_device("gpu0", "host", "");
     json_t *one = server("far");
-    cr_expect_eq(json_integer_value(json_object_get(one, "round_trip_ns")), 250000);
-    cr_expect_eq(json_integer_value(json_object_get(one, "write_bytes_s")), 1000000000);
+    cr_expect_eq(harness_number(one, "round_trip_ns"), 250000);
+    cr_expect_eq(harness_number(one, "write_bytes_s"), 1000000000);
     cr_assert(strstr(RESEAT("devices")->out, "0.25 ms, 1.0 GB/s"));
 
     cr_assert_eq(RESEAT("server", "remove", "far")->status, 0);
@@ -180,13 +148,12 @@ Test(servers, what_is_no_address_or_no_name_is_refused_and_shown_harmlessly)
     };
 
     for (size_t i = 0; i < sizeof(addresses) / sizeof(*addresses); i++) {
-        const struct result *result = RESEAT("server", "add", addresses[i], "x");
-        cr_expect_eq(result->status, 2, "%s", addresses[i]);
+        const struct result *result = harness_ends(RESEAT("server", "add", addresses[i], "x"), 2);
         cr_expect(!strpbrk(result->err, "\x1b\x07"), "%s", addresses[i]);
     }
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
-        const struct result *result = RESEAT("server", "add", "tcp:gpuhost:7460", names[i]);
-        cr_expect_eq(result->status, 2, "%s", names[i]);
+        const struct result *result =
+            harness_ends(RESEAT("server", "add", "tcp:gpuhost:7460", names[i]), 2);
         cr_expect(!strchr(result->err, '\x1b'), "%s", names[i]);
     }
     json_t *object = harness_json(RESEAT("server", "list", "--json"), "server");
@@ -258,7 +225,7 @@ Test(servers, a_server_that_vanishes_is_told_with_who_was_there_and_comes_back)
     await("far", "lost");
     expect("far", "code", "unreachable");
     json_t *one = server("far");
-    const char *with = json_string_value(json_object_get(one, "lost_with"));
+    const char *with = harness_text(one, "lost_with");
     cr_assert(strstr(with, "train (pid ") && !strstr(with, "other"), "%s", with);
     expect_device("far/gpu0", "state", "lost");
     cr_assert(strstr(RESEAT("server", "list")->out, "lost with: train (pid "));
@@ -276,7 +243,7 @@ Test(servers, a_server_that_vanishes_is_told_with_who_was_there_and_comes_back)
     expect_device("far/gpu0", "state", "up");
     cr_assert_eq(RESEAT("move", "other", "far/gpu0")->status, 0);
     one = server("far");
-    cr_assert_eq(json_integer_value(json_object_get(one, "losses")), 1);
+    cr_assert_eq(harness_number(one, "losses"), 1);
 }
 
 Test(servers, a_program_that_ends_of_the_loss_is_named_all_the_same)
@@ -291,7 +258,7 @@ Test(servers, a_program_that_ends_of_the_loss_is_named_all_the_same)
     set("far", "down unreachable gone");
     await("far", "lost");
     json_t *one = server("far");
-    const char *with = json_string_value(json_object_get(one, "lost_with"));
+    const char *with = harness_text(one, "lost_with");
     cr_assert(strstr(with, "train (pid ") && strstr(with, ", ended)"), "%s", with);
 }
 
@@ -311,8 +278,7 @@ Test(servers, one_that_is_removed_is_empty_first)
 
     add("far", "up gpu:alpha");
     cr_assert_eq(RESEAT("move", "train", "far/gpu0")->status, 0);
-    const struct result *result = RESEAT("server", "remove", "far");
-    cr_assert_eq(result->status, 0, "%s", result->err);
+    harness_ends(RESEAT("server", "remove", "far"), 0);
     expect_place("train", "gpu0");
     cr_assert(!server("far"));
     /* And it can be used again as if nothing had been. */
@@ -331,8 +297,8 @@ Test(servers, who_cannot_leave_is_named_and_it_goes_when_they_have)
     pid = harness_spawn(harness_reseat(), "run", "--name", "stays", "--device", "far/gpu0", "--",
                         harness_program(), "60", (char *)NULL);
     cr_assert(harness_state("stays", "running", 10000));
-    const struct result *result = RESEAT("server", "remove", "far", "--timeout", "2");
-    cr_assert_eq(result->status, 4);
+    const struct result *result =
+        harness_ends(RESEAT("server", "remove", "far", "--timeout", "2"), 4);
     cr_assert(strstr(result->err, "stays (pid ") && strstr(result->err, "--now"), "%s",
               result->err);
     expect("far", "state", "leaving");
@@ -370,8 +336,7 @@ Test(servers, one_that_is_removed_in_the_middle_of_a_move_to_it_is_empty_in_the_
     add("far", "up gpu:alpha");
     pid_t mover = harness_spawn(harness_reseat(), "move", "train", "far/gpu0", (char *)NULL);
     cr_assert(harness_state("train", "moving", 10000));
-    const struct result *result = RESEAT("server", "remove", "far");
-    cr_assert_eq(result->status, 0, "%s", result->err);
+    harness_ends(RESEAT("server", "remove", "far"), 0);
     harness_wait(mover);
     cr_assert(harness_state("train", "running", 10000));
     expect_place("train", "gpu0");
@@ -425,7 +390,7 @@ Test(servers, one_that_hangs_or_lies_makes_nobody_wait)
     await("noise", "down");
     expect("noise", "code", "watcher");
     json_t *noise = server("noise");
-    const char *problem = json_string_value(json_object_get(noise, "problem"));
+    const char *problem = harness_text(noise, "problem");
     cr_assert(strstr(problem, "of another version"), "%s", problem);
     cr_assert_eq(RESEAT("server", "add", set("short", "end"), "short")->status, 0);
     await("short", "down");
@@ -443,10 +408,8 @@ Test(servers, one_that_hangs_or_lies_makes_nobody_wait)
 
 Test(servers, why_one_cannot_be_used_is_told_as_its_watcher_tells_it_but_harmlessly)
 {
-    const struct result *result =
-        RESEAT("server", "add", set("far", "down revoked it was \x1b[31mrevoked"), "far");
-
-    cr_assert_eq(result->status, 0);
+    const struct result *result = harness_ends(
+        RESEAT("server", "add", set("far", "down revoked it was \x1b[31mrevoked"), "far"), 0);
     cr_assert(strstr(result->err, "cannot be used now: it was ") && !strchr(result->err, '\x1b'));
     expect("far", "code", "revoked");
     expect("far", "state", "down");
@@ -486,39 +449,29 @@ Test(servers, one_that_comes_and_goes_again_and_again_ends_as_it_is)
     cr_assert_eq(RESEAT("move", "train", "gpu0")->status, 0);
 }
 
-static void configure(const char *text)
-{
-    FILE *file = fopen(harness_path("reseat.conf"), "we");
-
-    cr_assert(file);
-    fputs(text, file);
-    fclose(file);
-}
-
 Test(servers, those_of_the_configuration_come_with_it_and_leave_with_it)
 {
     char text[512];
 
     snprintf(text, sizeof(text), "servers = ( { name = \"far\"; address = \"%s\"; } );\n",
              set("far", "up gpu:alpha"));
-    configure(text);
-    setenv("RESEAT_CONFIG", harness_path("reseat.conf"), 1);
+    harness_configure(text);
     harness_start("train", "done");
     await("far", "up");
     cr_assert_eq(RESEAT("move", "train", "far/gpu0")->status, 0);
     harness_says(RESEAT("server", "remove", "far"), 4, "reseat.conf; take it out there");
 
-    configure("servers = ( { name = \"Far\"; address = \"tcp:x:1\"; } );\n");
+    harness_configure("servers = ( { name = \"Far\"; address = \"tcp:x:1\"; } );\n");
     cr_assert_eq(RESEAT("config", "reload")->status, 2);
-    configure("servers = ( { name = \"far\"; address = \"nowhere\"; } );\n");
+    harness_configure("servers = ( { name = \"far\"; address = \"nowhere\"; } );\n");
     cr_assert_eq(RESEAT("config", "reload")->status, 2);
     expect("far", "state", "up");
 
-    configure("");
+    harness_configure("");
     cr_assert_eq(RESEAT("config", "reload")->status, 0);
     await_gone("far");
     expect_place("train", "gpu0");
-    configure(text);
+    harness_configure(text);
     cr_assert_eq(RESEAT("config", "reload")->status, 0);
     await("far", "up");
     cr_assert_eq(RESEAT("move", "train", "far/gpu0")->status, 0);
@@ -528,11 +481,7 @@ Test(servers, those_of_the_configuration_come_with_it_and_leave_with_it)
 
 static void announce(const char *addresses)
 {
-    FILE *file = fopen(harness_path("fresh"), "we");
-
-    cr_assert(file);
-    fputs(addresses, file);
-    fclose(file);
+    harness_write(harness_path("fresh"), addresses);
     cr_assert_eq(rename(harness_path("fresh"), harness_path("announced")), 0);
 }
 
@@ -583,7 +532,7 @@ Test(servers, what_is_announced_replaces_nothing_and_is_no_flood)
     json_t *object = harness_json(RESEAT("server", "list", "--json"), "server");
     cr_assert_eq(json_array_size(json_object_get(object, "servers")), 35);
     json_t *one = server("still");
-    cr_assert(!strncmp(json_string_value(json_object_get(one, "address")), "unix:", 5));
+    cr_assert(!strncmp(harness_text(one, "address"), "unix:", 5));
     expect("far", "state", "up");
     expect_device("far/gpu0", "device", "alpha");
     /* An operator may add more of their own all the same. */

@@ -1,7 +1,6 @@
 #include "tests/support/cases.h"
 #include <jansson.h>
 #include <signal.h>
-#include <stdint.h>
 #include <unistd.h>
 
 #include "tests/agent/harness.h"
@@ -20,7 +19,7 @@ static const char *listed(const char *key)
     size_t i;
 
     for (i = 0; i < json_array_size(apps); i++)
-        if (strcmp(json_string_value(json_object_get(json_array_get(apps, i), "name")), "app") == 0)
+        if (strcmp(harness_text(json_array_get(apps, i), "name"), "app") == 0)
             list = json_object_get(json_array_get(apps, i), key);
     cr_assert(json_is_array(list));
     names[0] = '\0';
@@ -81,11 +80,11 @@ Test(spreading, launches_for_an_objective_are_counted_by_device)
     json_t *object = harness_json(RESEAT("explain", "app", "--json"), "explain");
     const json_t *app = json_object_get(object, "app");
     const json_t *second = json_array_get(json_object_get(app, "placed"), 1);
-    cr_assert_str_eq(json_string_value(json_object_get(app, "objective")), "energy");
-    cr_assert_str_eq(json_string_value(json_object_get(app, "not_placed")), "its power is capped");
+    cr_assert_str_eq(harness_text(app, "objective"), "energy");
+    cr_assert_str_eq(harness_text(app, "not_placed"), "its power is capped");
     cr_assert_eq(json_array_size(json_object_get(app, "placed")), 2);
-    cr_assert_str_eq(json_string_value(json_object_get(second, "device")), "cpu1");
-    cr_assert_eq(json_integer_value(json_object_get(second, "launches")), 30);
+    cr_assert_str_eq(harness_text(second, "device"), "cpu1");
+    cr_assert_eq(harness_number(second, "launches"), 30);
 }
 
 Test(spreading, devices_are_named_and_taken_back_while_it_runs)
@@ -138,13 +137,9 @@ Test(spreading, none_is_free_of_another_model)
     expect_told("");
 }
 
-/* Of the next agent. */
 static void configure(const char *text)
 {
-    FILE *file = fopen(harness_path("reseat.conf"), "we");
-
-    cr_assert(file && fputs(text, file) >= 0 && fclose(file) == 0);
-    setenv("RESEAT_CONFIG", harness_path("reseat.conf"), 1);
+    harness_configure(text);
     (void)RESEAT("agent", "stop"); /* there may be none yet */
 }
 
@@ -162,11 +157,8 @@ Test(spreading, the_configuration_says_of_a_program_that_floats_may_differ)
 
 Test(spreading, a_program_starts_on_no_device_but_those_of_only)
 {
-    struct result *result = RESEAT("run", "--device", "gpu0", "--only", "cpu0,cpu1", "true");
-
-    cr_assert_eq(result->status, 2);
-    cr_assert(strstr(result->err, "--device gpu0 is not among the devices of --only, cpu0,cpu1"),
-              "%s", result->err);
+    harness_says(RESEAT("run", "--device", "gpu0", "--only", "cpu0,cpu1", "true"), 2,
+                 "--device gpu0 is not among the devices of --only, cpu0,cpu1");
     cr_assert_eq(RESEAT("run", "--device", "cpu1", "--only", "cpu0,cpu1", "true")->status, 0);
     configure("policy = { gain = 9; };\n"); /* an agent does not start with that */
     harness_says(RESEAT("run", "--device", "gpu0", "--only", "cpu0,cpu1", "true"), 2,
@@ -188,9 +180,7 @@ Test(spreading, what_cannot_be_is_refused_and_changes_nothing)
     harness_says(RESEAT("spread", "app", "cpu0,cpu0,cpu0,cpu0,cpu0,cpu0,cpu0,cpu0,cpu0"), 2,
                  "at most 8");
     expect_told("cpu1");
-    struct result *result = RESEAT("spread", "app", "gpu0");
-    cr_assert_eq(result->status, 4, "where it is there is nothing to spread to");
-    cr_assert(strstr(result->err, "runs there already"), "%s", result->err);
+    harness_says(RESEAT("spread", "app", "gpu0"), 4, "runs there already");
     expect_told("cpu1");
     harness_end(pid);
     cr_assert_eq(RESEAT("run", "--spread", "no-such", "true")->status, 3);
@@ -251,7 +241,7 @@ Test(spreading, a_child_is_spread_as_its_parent_is)
     /* The shell ends with it, but it would not with the shell. */
     json_t *object = harness_json(RESEAT("ps", "--json"), "ps");
     const json_t *child = json_array_get(json_object_get(object, "apps"), 0);
-    cr_assert_eq(kill((pid_t)json_integer_value(json_object_get(child, "pid")), SIGKILL), 0);
+    cr_assert_eq(kill((pid_t)harness_number(child, "pid"), SIGKILL), 0);
     harness_wait(pid);
 }
 

@@ -1,14 +1,10 @@
 #include "tests/support/cases.h"
-#include <errno.h>
 #include <poll.h>
-#include <stdarg.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/operation.h"
-#include "agent/daemon/peers.h"
-#include "agent/daemon/programs/registry.h"
 #include "tests/agent/daemon/own_agent.h"
 
 /* What the agent does as time passes, with a clock that the test sets. */

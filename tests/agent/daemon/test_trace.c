@@ -25,7 +25,7 @@ static json_int_t count_named(const json_t *events, const char *name)
 
     json_array_foreach(events, i, event)
     {
-        count += strcmp(json_string_value(json_object_get(event, "name")), name) == 0;
+        count += strcmp(harness_text(event, "name"), name) == 0;
     }
     return count;
 }
@@ -39,9 +39,8 @@ static json_int_t count_rows(const json_t *events, const char *name)
 
     json_array_foreach(events, i, event)
     {
-        const char *of = json_string_value(json_object_get(json_object_get(event, "args"), "name"));
-        count += strcmp(json_string_value(json_object_get(event, "name")), "thread_name") == 0 &&
-                 strcmp(of, name) == 0;
+        const char *of = harness_text(json_object_get(event, "args"), "name");
+        count += strcmp(harness_text(event, "name"), "thread_name") == 0 && strcmp(of, name) == 0;
     }
     return count;
 }
@@ -59,8 +58,9 @@ static json_t *trace_checked(void)
     cr_assert(json_is_array(events));
     json_array_foreach(events, i, event)
     {
-        const char *kind = json_string_value(json_object_get(event, "ph"));
-        cr_assert(kind && json_is_string(json_object_get(event, "name")));
+        const char *kind = harness_text(event, "ph");
+        cr_assert(json_is_string(json_object_get(event, "ph")));
+        cr_assert(json_is_string(json_object_get(event, "name")));
         cr_assert(json_is_integer(json_object_get(event, "pid")));
         cr_assert(json_is_integer(json_object_get(event, "tid")));
         cr_assert(json_is_object(json_object_get(event, "args")));
@@ -77,13 +77,11 @@ static json_t *trace_checked(void)
         {
             if (!json_equal(json_object_get(event, "tid"), json_object_get(other, "tid")))
                 continue;
-            named = named ||
-                    strcmp(json_string_value(json_object_get(other, "name")), "thread_name") == 0;
+            named = named || strcmp(harness_text(other, "name"), "thread_name") == 0;
             double b = json_real_value(json_object_get(other, "ts"));
             double e = b + json_real_value(json_object_get(other, "dur"));
-            cr_assert(strcmp(json_string_value(json_object_get(other, "ph")), "X") || j == i ||
-                          e <= begin + 0.001 || b >= end - 0.001 ||
-                          (b >= begin - 0.001 && e <= end + 0.001) ||
+            cr_assert(strcmp(harness_text(other, "ph"), "X") || j == i || e <= begin + 0.001 ||
+                          b >= end - 0.001 || (b >= begin - 0.001 && e <= end + 0.001) ||
                           (begin >= b - 0.001 && end <= e + 0.001),
                       "two overlap");
         }
@@ -135,9 +133,7 @@ Test(trace, a_program_that_is_killed_is_written_down_to_its_end)
     cr_assert_eq(harness_wait(tracer), 0);
     json_t *object = trace_checked();
     cr_assert_eq(count_named(json_object_get(object, "traceEvents"), "move"), 1);
-    cr_assert_str_eq(
-        json_string_value(json_object_get(json_object_get(object, "otherData"), "ended_by")),
-        "program");
+    cr_assert_str_eq(harness_text(json_object_get(object, "otherData"), "ended_by"), "program");
 }
 
 Test(trace, a_trace_ends_when_its_command_is_interrupted_or_killed)

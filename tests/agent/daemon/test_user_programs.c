@@ -61,6 +61,23 @@ Test(user_programs, a_program_answers_only_for_itself)
     message_finish(&message);
 }
 
+/** Whether the agent takes a program of that name, with this number for @key (NULL: none). */
+static bool registers(struct visitor *client, const char *name, const char *key, uint64_t number)
+{
+    struct message message;
+    struct frame frame;
+
+    frame_init(&frame, MSG_REGISTER);
+    frame_string(&frame, "name", name);
+    frame_bool(&frame, "named", true);
+    if (key)
+        frame_u64(&frame, key, number);
+    cr_assert(visitor_ask(client, &frame, &message));
+    bool registered = field_is(&message.root, "type", MSG_REGISTER);
+    message_finish(&message);
+    return registered;
+}
+
 static void shown(struct visitor *client, const char *name, char ret_id[32], uint64_t *ret_quota)
 {
     const msgpack_object *apps;
@@ -83,20 +100,12 @@ static void shown(struct visitor *client, const char *name, char ret_id[32], uin
 Test(user_programs, a_program_inherits_from_its_own_users_programs_only)
 {
     NEEDS_ROOT();
-    struct message message;
-    struct frame frame;
     char id[32], child_id[32];
     uint64_t quota = 0;
     visitor_start_host_agent();
     struct visitor parent = visitor_client(ONE), root = visitor_client(0);
 
-    frame_init(&frame, MSG_REGISTER);
-    frame_string(&frame, "name", "parent");
-    frame_bool(&frame, "named", true);
-    frame_u64(&frame, "quota", 7 << 20);
-    cr_assert(visitor_ask(&parent, &frame, &message));
-    cr_assert(field_is(&message.root, "type", MSG_REGISTER));
-    message_finish(&message);
+    cr_assert(registers(&parent, "parent", "quota", 7 << 20));
     shown(&root, "parent", id, &quota);
     cr_assert_eq(quota, 7 << 20);
 
@@ -116,20 +125,12 @@ Test(user_programs, no_user_lifts_the_configurations_power_cap)
     NEEDS_ROOT();
     struct message message;
     struct frame frame;
-    const char *config = harness_path("cap.conf");
 
-    harness_write(config, "programs = ({ match = \"*\"; cap = 50; });\n"
-                          "devices = ({ match = \"*\"; busy-watts = 40; });\n");
-    setenv("RESEAT_CONFIG", config, 1);
+    harness_configure("programs = ({ match = \"*\"; cap = 50; });\n"
+                      "devices = ({ match = \"*\"; busy-watts = 40; });\n");
     visitor_start_host_agent();
     struct visitor one = visitor_client(ONE);
-    frame_init(&frame, MSG_REGISTER);
-    frame_string(&frame, "name", "one");
-    frame_bool(&frame, "named", true);
-    frame_u64(&frame, "cap_mw", 200000);
-    cr_assert(visitor_ask(&one, &frame, &message));
-    cr_assert(field_is(&message.root, "type", MSG_REGISTER));
-    message_finish(&message);
+    cr_assert(registers(&one, "one", "cap_mw", 200000));
     static const uint64_t asked[] = {0, 200000, 45000}, kept[] = {50000, 50000, 45000};
     for (size_t i = 0; i < 3; i++) {
         frame_init(&frame, MSG_LIMIT);
@@ -184,20 +185,6 @@ static void leave_all(struct visitor *visitors, size_t count)
     }
 }
 
-static bool registers(struct visitor *client, const char *name)
-{
-    struct message message;
-    struct frame frame;
-
-    frame_init(&frame, MSG_REGISTER);
-    frame_string(&frame, "name", name);
-    frame_bool(&frame, "named", true);
-    cr_assert(visitor_ask(client, &frame, &message));
-    bool registered = field_is(&message.root, "type", MSG_REGISTER);
-    message_finish(&message);
-    return registered;
-}
-
 /* As set-uid programs do; and as the kernel gives the number of a process that has ended again. */
 Test(user_programs, whom_a_process_was_before_has_no_part_in_its_program)
 {
@@ -213,7 +200,7 @@ Test(user_programs, whom_a_process_was_before_has_no_part_in_its_program)
     cr_assert(visitor_greet(program, "program", "mine", ""));
     cr_expect(visitor_greet(before, "program", "evil", ""));
     cr_expect(visitor_greet(client, "client", "", ""));
-    registers(client, "evil");
+    registers(client, "evil", NULL, 0);
     cr_expect(visitor_lists(&one, MSG_APPS, "apps", "mine"), "another user has named it");
     cr_expect(!visitor_lists(&one, MSG_APPS, "apps", "evil"));
     frame_init(&frame, MSG_SUSPEND);
@@ -235,7 +222,7 @@ Test(user_programs, a_program_of_roots_that_becomes_a_user_is_the_one_that_was_r
     visitors[0] = (struct visitor){.pid = getpid(), .fd = socket(AF_UNIX, SOCK_STREAM, 0)};
     cr_assert_eq(connect(visitors[0].fd, (const struct sockaddr *)&address, sizeof(address)), 0);
     cr_assert(visitor_greet(&visitors[0], "client", "", ""));
-    cr_assert(registers(&visitors[0], "daemon"));
+    cr_assert(registers(&visitors[0], "daemon", NULL, 0));
     struct visitor root = visitor_client(0);
     shown(&root, "daemon", id, &quota);
     cr_assert_str_neq(id, "");

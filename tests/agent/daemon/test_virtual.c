@@ -2,7 +2,6 @@
 #include <jansson.h>
 #include <unistd.h>
 
-#include "agent/protocol/protocol.h"
 #include "tests/agent/harness.h"
 
 /* Several virtual devices of one program. */
@@ -20,10 +19,10 @@ static const char *places(void)
     text[0] = '\0';
     json_array_foreach(json_object_get(app, "vdevs"), i, vdev)
     {
-        cr_assert_eq((size_t)json_integer_value(json_object_get(vdev, "vdev")), i);
+        cr_assert_eq((size_t)harness_number(vdev, "vdev"), i);
         bool away = json_is_true(json_object_get(vdev, "suspended"));
         strcat(text, i ? "," : "");
-        strcat(text, away ? "-" : json_string_value(json_object_get(vdev, "device")));
+        strcat(text, away ? "-" : harness_text(vdev, "device"));
     }
     return text;
 }
@@ -146,12 +145,12 @@ Test(virtual, without_a_number_all_virtual_devices_are_meant)
     start_several("app", "gpu0,cpu0,cpu1", "3", "done");
     json_t *object = harness_json(RESEAT("move", "app", "cpu0", "--json"), "move");
 
-    cr_assert_str_eq(json_string_value(json_object_get(object, "from")), "gpu0,cpu0,cpu1");
+    cr_assert_str_eq(harness_text(object, "from"), "gpu0,cpu0,cpu1");
     /* The second was there. */
     json_t *vdevs = json_object_get(object, "vdevs");
     cr_assert_eq(json_array_size(vdevs), 2);
-    cr_assert_eq(json_integer_value(json_object_get(json_array_get(vdevs, 1), "vdev")), 2);
-    cr_assert_eq(json_integer_value(json_object_get(object, "bytes")), 2 * (64 << 20));
+    cr_assert_eq(harness_number(json_array_get(vdevs, 1), "vdev"), 2);
+    cr_assert_eq(harness_number(object, "bytes"), 2 * (64 << 20));
     cr_assert_str_eq(places(), "cpu0,cpu0,cpu0");
     cr_assert_eq(RESEAT("suspend", "app:2")->status, 0);
     cr_assert_eq(RESEAT("suspend", "app")->status, 0);
@@ -172,12 +171,10 @@ Test(virtual, where_one_virtual_device_does_not_move_the_others_are_told_of)
     json_t *object = harness_json(RESEAT("move", "app", "cpu0", "--json"), "move");
     json_t *vdevs = json_object_get(object, "vdevs");
 
-    cr_assert_eq(json_integer_value(json_object_get(object, "status")), 1);
+    cr_assert_eq(harness_number(object, "status"), 1);
     cr_assert_eq(json_array_size(vdevs), 2);
-    cr_assert_str_eq(json_string_value(json_object_get(json_array_get(vdevs, 0), "result")),
-                     "done");
-    cr_assert_str_eq(json_string_value(json_object_get(json_array_get(vdevs, 1), "result")),
-                     "rolled-back");
-    cr_assert(strstr(json_string_value(json_object_get(object, "reason")), "virtual device 1"));
+    cr_assert_str_eq(harness_text(json_array_get(vdevs, 0), "result"), "done");
+    cr_assert_str_eq(harness_text(json_array_get(vdevs, 1), "result"), "rolled-back");
+    cr_assert(strstr(harness_text(object, "reason"), "virtual device 1"));
     cr_assert_str_eq(places(), "cpu0,gpu0,gpu0");
 }

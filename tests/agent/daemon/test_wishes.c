@@ -147,21 +147,33 @@ Test(wishes, a_program_is_moved_to_a_free_device_that_has_more_of_what_it_prefer
     cr_assert(strstr(explained("It prefers"), "once 8 GiB are free there"));
 }
 
+/** A new agent with these devices, which moves programs by itself after they stayed for @stay_s. */
+static void restart_automatic(const char *stay_s, const char *devices)
+{
+    cr_assert_eq(RESEAT("agent", "stop")->status, 0);
+    setenv("RESEAT_AUTOMATIC", "yes", 1);
+    setenv("RESEAT_MINIMUM_STAY", stay_s, 1);
+    setenv("POCL_FAKE_DEVICES", devices, 1);
+    cr_assert_eq(RESEAT("devices")->status, 0);
+}
+
+/** A program that is so busy. */
+static struct puppet *start_busy(const char *name, const struct puppet_kind *kind, uint64_t busy)
+{
+    struct puppet *puppet = puppet_start(name, kind);
+
+    puppet->busy = busy;
+    cr_assert(puppet_allocate(puppet, 100 * MIB, SOON));
+    return puppet;
+}
+
 /** A new agent, that acts by itself for a program that prefers so many compute units. */
 static struct puppet *start_preferring(uint32_t units, const char *stay_s)
 {
     struct reseat_limits preferred = {.compute_units = units};
 
-    cr_assert_eq(RESEAT("agent", "stop")->status, 0);
-    setenv("RESEAT_AUTOMATIC", "yes", 1);
-    setenv("RESEAT_MINIMUM_STAY", stay_s, 1);
-    setenv("POCL_FAKE_DEVICES", "gpu:one,gpu:wide", 1);
-    cr_assert_eq(RESEAT("devices")->status, 0);
-    struct puppet_kind kind = {.preferred = &preferred};
-    struct puppet *app = puppet_start("app", &kind);
-    app->busy = 500;
-    cr_assert(puppet_allocate(app, 100 * MIB, SOON));
-    return app;
+    restart_automatic(stay_s, "gpu:one,gpu:wide");
+    return start_busy("app", &(struct puppet_kind){.preferred = &preferred}, 500);
 }
 
 Test(wishes, it_is_moved_by_itself_too_and_again_when_it_wants_more)
@@ -191,31 +203,27 @@ static bool is_sent_to_and_fro(void *data)
     return app->moves > 1;
 }
 
+static void expect_move_explained(void)
+{
+    static const char *const lines[] = {"the policy moved it 1 time:\n",
+                                        " ago from gpu0 to gpu2: app keeps gpu0 busy 5%",
+                                        "gpu0: fits, but the policy moved app away from it"};
+    const char *text = PUPPETS_RESEAT("explain", "app")->out;
+
+    for (size_t i = 0; i < ARRAY_SIZE(lines); i++)
+        cr_expect(strstr(text, lines[i]), "not \"%s\": %s", lines[i], text);
+}
+
 Test(wishes, a_program_is_not_moved_back_at_once_and_its_moves_are_explained)
 {
-    setenv("RESEAT_AUTOMATIC", "yes", 1);
-    setenv("RESEAT_MINIMUM_STAY", "1", 1);
-    cr_assert_eq(RESEAT("agent", "stop")->status, 0);
-    setenv("POCL_FAKE_DEVICES", "gpu:one,gpu:wide", 1);
-    cr_assert_eq(RESEAT("devices")->status, 0);
-    struct puppet_kind kind = {.device = "gpu:wide"};
-    struct puppet *other = puppet_start("other", &kind);
-    other->busy = 300;
-    cr_assert(puppet_allocate(other, 100 * MIB, SOON));
-    kind.device = NULL;
-    struct puppet *app = puppet_start("app", &kind);
-    app->busy = 50;
-    cr_assert(puppet_allocate(app, 100 * MIB, SOON));
+    restart_automatic("1", "gpu:one,gpu:wide");
+    struct puppet *other = start_busy("other", &(struct puppet_kind){.device = "gpu:wide"}, 300);
+    struct puppet *app = start_busy("app", &(struct puppet_kind){0}, 50);
 
     cr_expect(!puppets_run(is_sent_to_and_fro, app, 5000), "it is moved back");
     cr_assert_eq(app->moves, 1);
     cr_assert_str_eq(app->vdevs[0].device, "gpu:wide");
-    struct result *explained = PUPPETS_RESEAT("explain", "app");
-    cr_expect(strstr(explained->out, "the policy moved it 1 time:\n"), "%s", explained->out);
-    cr_expect(strstr(explained->out, " ago from gpu0 to gpu2: app keeps gpu0 busy 5%"), "%s",
-              explained->out);
-    cr_expect(strstr(explained->out, "gpu0: fits, but the policy moved app away from it"), "%s",
-              explained->out);
+    expect_move_explained();
 
     /* A new agent knows it as well. */
     cr_assert_eq(RESEAT("agent", "stop")->status, 0);
@@ -223,35 +231,17 @@ Test(wishes, a_program_is_not_moved_back_at_once_and_its_moves_are_explained)
     puppet_connect(other);
     puppet_connect(app);
     cr_expect(!puppets_run(is_sent_to_and_fro, app, 3000), "it is moved back by a new agent");
-    explained = PUPPETS_RESEAT("explain", "app");
-    cr_expect(strstr(explained->out, "the policy moved it 1 time:\n"), "%s", explained->out);
-    cr_expect(strstr(explained->out, " ago from gpu0 to gpu2: app keeps gpu0 busy 5%"), "%s",
-              explained->out);
-    cr_expect(strstr(explained->out, "gpu0: fits, but the policy moved app away from it"), "%s",
-              explained->out);
+    expect_move_explained();
 }
 
 /** A program that keeps gpu:one busy a tenth of the time goes beside another one on gpu:larger, if
  * @speeds says how fast both are: a guess may be so wrong that gpu:larger would hold it up. */
 static unsigned moves_with(const char *speeds)
 {
-    FILE *file = fopen(harness_path("reseat.conf"), "we");
-
-    cr_assert(file && fputs(speeds, file) >= 0 && fclose(file) == 0);
-    setenv("RESEAT_CONFIG", harness_path("reseat.conf"), 1);
-    setenv("RESEAT_AUTOMATIC", "yes", 1);
-    setenv("RESEAT_MINIMUM_STAY", "1", 1);
-    cr_assert_eq(RESEAT("agent", "stop")->status, 0);
-    setenv("POCL_FAKE_DEVICES", "gpu:one,gpu:larger", 1);
-    cr_assert_eq(RESEAT("devices")->status, 0);
-    struct puppet_kind kind = {.device = "gpu:larger"};
-    struct puppet *other = puppet_start("other", &kind);
-    other->busy = 300;
-    cr_assert(puppet_allocate(other, 100 * MIB, SOON));
-    kind.device = NULL;
-    struct puppet *app = puppet_start("app", &kind);
-    app->busy = 100;
-    cr_assert(puppet_allocate(app, 100 * MIB, SOON));
+    harness_configure(speeds);
+    restart_automatic("1", "gpu:one,gpu:larger");
+    (void)start_busy("other", &(struct puppet_kind){.device = "gpu:larger"}, 300);
+    struct puppet *app = start_busy("app", &(struct puppet_kind){0}, 100);
     puppets_for(4000);
     return app->moves;
 }
@@ -287,8 +277,7 @@ Test(wishes, it_is_made_ready_for_where_it_would_go_as_long_as_that_takes_progra
     cr_assert_eq(app->prewarms, 1, "once is enough");
     cr_assert_eq(app->moves, 0);
     /* Nobody is there; but it is not to be opened either. */
-    struct result *result = PUPPETS_RESEAT("drain", "gpu2");
-    cr_assert_eq(result->status, 0, "%s%s", result->out, result->err);
+    harness_ends(PUPPETS_RESEAT("drain", "gpu2"), 0);
     cr_assert_str_eq(app->ready, "");
     cr_assert_eq(app->drops, 1);
     puppets_for(2500);
@@ -371,8 +360,7 @@ Test(wishes, a_drain_to_come_is_told_and_keeps_new_programs_away)
     /* And is told when it is not to be any more. */
     drain = harness_spawn(harness_reseat(), "drain", "gpu0", "--in", "3000", NULL);
     cr_assert(puppet_told(app, 3, SOON));
-    result = PUPPETS_RESEAT("drain", "gpu0", "--off");
-    cr_assert_eq(result->status, 0);
+    harness_ends(PUPPETS_RESEAT("drain", "gpu0", "--off"), 0);
     cr_assert(puppet_told(app, 4, SOON));
     cr_assert_str_eq(app->notice.what, NOTICE_TAKEN);
     cr_assert_eq(app->notice.in_ns, UINT64_MAX);
@@ -425,13 +413,6 @@ Test(wishes, who_says_that_now_is_a_good_time_leaves_before)
     cr_assert_eq(devices_say("gpu0", "drained"), 1);
 }
 
-static void write_to(const char *path, const char *text)
-{
-    FILE *file = fopen(path, "w");
-
-    cr_assert(file && fputs(text, file) >= 0 && fclose(file) == 0);
-}
-
 Test(wishes, what_comes_to_the_machine_is_told)
 {
     struct reseat_limits minimum = {.memory = 1};
@@ -443,7 +424,7 @@ Test(wishes, what_comes_to_the_machine_is_told)
     cr_assert_eq(RESEAT("devices")->status, 0);
     struct puppet *app = start("gpu:one", &minimum, NULL);
     cr_assert_eq(app->notices, 0);
-    write_to(more, "gpu:wide");
+    harness_write(more, "gpu:wide");
     cr_assert_eq(RESEAT("config", "reload")->status, 0);
     cr_assert(puppet_told(app, 1, SOON));
     cr_assert_str_eq(app->notice.what, NOTICE_ADDED);
@@ -451,7 +432,7 @@ Test(wishes, what_comes_to_the_machine_is_told)
     cr_assert_eq(app->notice.value, 2 * GIB);
     cr_assert_str_eq(app->notice.text, "gpu2 (wide) is there");
     /* Each once, also where another comes. */
-    write_to(more, "gpu:wide,cpu:more");
+    harness_write(more, "gpu:wide,cpu:more");
     cr_assert_eq(PUPPETS_RESEAT("devices")->status, 0);
     puppets_for(1100); /* A list is as good as new for a second. */
     cr_assert_eq(PUPPETS_RESEAT("devices")->status, 0);

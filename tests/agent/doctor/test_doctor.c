@@ -39,15 +39,13 @@ Test(doctor, names_what_stops_it)
 
     cr_assert_eq(result->status, 1);
     cr_assert(strstr(result->out, "clFinish"), "%s", result->out);
-    result = RESEAT("doctor", built("doctor_static"));
-    cr_assert_eq(result->status, 1);
+    result = harness_ends(RESEAT("doctor", built("doctor_static")), 1);
     cr_assert(strstr(result->out, "statically"), "%s", result->out);
 
     snprintf(path, sizeof(path), "%s/setuid", harness_folder());
     harness_run("cp", built("doctor_linked"), path, NULL);
     cr_assert_eq(chmod(path, 04755), 0);
-    result = RESEAT("doctor", path);
-    cr_assert_eq(result->status, 1);
+    result = harness_ends(RESEAT("doctor", path), 1);
     cr_assert(strstr(result->out, "set-user-id"), "%s", result->out);
 
     snprintf(path, sizeof(path), "%s/script", harness_folder());
@@ -58,9 +56,7 @@ Test(doctor, names_what_stops_it)
     result = RESEAT("doctor", path);
     cr_assert(strstr(result->out, "is a script"), "%s", result->out);
     cr_assert_eq(result->status, 1);
-    file = fopen(path, "w");
-    fputs("neither\n", file);
-    fclose(file);
+    harness_write(path, "neither\n");
     cr_assert_eq(RESEAT("doctor", path)->status, 1);
 }
 
@@ -68,8 +64,7 @@ Test(doctor, checks_the_setup)
 {
     cr_assert_eq(RESEAT("doctor")->status, 0);
     setenv("RESEAT_LIBRARY", "/nonexistent", 1);
-    struct result *result = RESEAT("doctor");
-    cr_assert_eq(result->status, 1);
+    struct result *result = harness_ends(RESEAT("doctor"), 1);
     cr_assert(strstr(result->out, "stop  library"), "%s", result->out);
 }
 
@@ -88,8 +83,7 @@ Test(doctor, says_that_the_address_space_is_limited)
     cr_assert(strstr(result->out, "note  address space"), "%s", result->out);
     cr_assert_str_eq(RESEAT("run", "true")->err, "");
     cr_assert_eq(setrlimit(RLIMIT_AS, &cramped), 0);
-    result = RESEAT("run", "true");
-    cr_assert_eq(result->status, 0);
+    result = harness_ends(RESEAT("run", "true"), 0);
     cr_assert(strstr(result->err, "limited to 512 MiB"), "%s", result->err);
 }
 #endif
@@ -97,15 +91,8 @@ Test(doctor, says_that_the_address_space_is_limited)
 /** The first check that says @mark; NULL: none does. Borrowed from @object. */
 static const char *check_of(json_t *object, const char *mark)
 {
-    json_t *one;
-    size_t i;
-
-    json_array_foreach(json_object_get(object, "checks"), i, one)
-    {
-        if (strcmp(json_string_value(json_object_get(one, "result")), mark) == 0)
-            return json_string_value(json_object_get(one, "text"));
-    }
-    return NULL;
+    return json_string_value(
+        json_object_get(harness_find(object, "checks", "result", mark), "text"));
 }
 
 static json_t *doctor_json(struct result *result, int status)
@@ -122,8 +109,8 @@ Test(doctor, says_it_as_json)
     cr_assert_null(check_of(object, "stop"));
     cr_assert(json_is_null(json_object_get(object, "road")));
     object = doctor_json(RESEAT("doctor", "--json", "--", "true", "--json"), 0);
-    cr_assert_str_eq(json_string_value(json_object_get(object, "road")), "unknown");
-    cr_assert(strstr(json_string_value(json_object_get(object, "summary")), "no sign of OpenCL"));
+    cr_assert_str_eq(harness_text(object, "road"), "unknown");
+    cr_assert(strstr(harness_text(object, "summary"), "no sign of OpenCL"));
     doctor_json(RESEAT("doctor", "--json", "/nonexistent"), 3);
     setenv("RESEAT_LIBRARY", "/nonexistent", 1);
     object = doctor_json(RESEAT("doctor", "--json"), 1);
