@@ -54,7 +54,7 @@ void checkpointing_answered(struct agent *agent, const struct operation *op,
         /* Ask the program to release what it keeps for the last image. */
         struct operation wish = operation_of(program, REQUEST_CHECKPOINT, PROGRAM_ALL_VDEVS, NULL);
         wish.asked.ends = true;
-        (void)!operation_begin(agent, &wish, NULL); /* Without memory, the program keeps it. */
+        operation_begin(agent, &wish, NULL); /* Without memory, the program keeps it. */
     }
     if (op->asked.parks)
         (void)resume_later(agent, program, op->ran, LEDGER_NONE);
@@ -79,7 +79,7 @@ void checkpointing_look(struct agent *agent, struct program *program)
     memcpy(wish.asked.folder, images->folder, sizeof(wish.asked.folder));
     images->due_ms = now + images->every_ms;
     wish.asked.timeout_ms = images->timeout_ms;
-    (void)!operation_begin(agent, &wish, NULL); /* Without memory, the next look tries again. */
+    operation_begin(agent, &wish, NULL); /* Without memory, the next look tries again. */
 }
 
 /** End the periodic images of a program. */
@@ -95,7 +95,7 @@ static void checkpointing_end(struct peer *client, struct program *program)
         if (op->program == program && op->verb == REQUEST_CHECKPOINT)
             op->asked.every_ms = 0;
     programs_save(client->agent, program);
-    (void)!operation_begin(client->agent, &wish, NULL);
+    operation_begin(client->agent, &wish, NULL);
 }
 
 void checkpointing_handle(struct peer *client, struct message *message)
@@ -117,5 +117,5 @@ void checkpointing_handle(struct peer *client, struct message *message)
     wish.asked.keeps = wish.asked.every_ms || checkpointing_repeats(program);
     for (size_t i = 0; i < program->vdev_count; i++)
         wish.ran |= program->vdevs[i].suspended ? 0 : 1u << i;
-    (void)!operation_begin(client->agent, &wish, NULL);
+    operation_begin(client->agent, &wish, NULL);
 }

@@ -189,8 +189,8 @@ void operation_take(const msgpack_object *map, struct operation *op);
  * @target  NULL: the previous device, or host memory.
  * Returns 0, or -ENOMEM; the client was told.
  */
-MUST_CHECK int operation_begin(struct agent *agent, const struct operation *wish,
-                               const struct inventory_entry *target);
+int operation_begin(struct agent *agent, const struct operation *wish,
+                    const struct inventory_entry *target);
 /** Ask the program to cancel the operation. The program's answer ends it. */
 void asking_cancel(struct agent *agent, struct operation *op, bool gone);
 void asking_expire(struct agent *agent, struct operation *op);

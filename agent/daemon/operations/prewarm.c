@@ -170,6 +170,6 @@ void prewarm_handle(struct peer *client, struct message *message)
     size_t i = 0;
     do {
         wish.target = targets[i] ? devices_index(client->agent, targets[i]) : LEDGER_NONE;
-        (void)!operation_begin(client->agent, &wish, targets[i]);
+        operation_begin(client->agent, &wish, targets[i]);
     } while (++i < count);
 }
