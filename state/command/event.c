@@ -541,6 +541,7 @@ static cl_int event_driver_profiling(struct event *event, cl_profiling_info name
     gate_enter();
     if (event_state(event) == EVENT_ISSUED && event->parts) {
         error = parts_time(event, name, ret_time);
+        *ret_lost = lost_may_say(error);
     } else if (event_state(event) == EVENT_ISSUED) {
         error = event_single_time(event, name, ret_time);
         *ret_lost = residence_is_lost(event->context->at[event->residence_index]);
