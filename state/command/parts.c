@@ -662,8 +662,7 @@ static void parts_piece_settle_times(struct event *event, struct part *part,
     if (!residence_is_lost(residence))
         parts_piece_leave_times(event, part);
     else if (event->profiled && !part->timed)
-        parts->queued = parts->submit = parts->start = parts->end =
-            device_clock_last(&event->queue->vdev->clock);
+        parts->queued = parts->submit = parts->start = parts->end = event_lost_time(event);
 }
 
 bool parts_settle(struct event *event, struct residence *residence, uint8_t residence_index,

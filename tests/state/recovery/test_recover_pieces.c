@@ -196,10 +196,10 @@ static void are_in_order(const cl_event *events, unsigned count)
  * A launch in pieces between commands that are none, all of which have ended on a device that is
  * lost before it told of their times.
  *
- * @told  The program knows a time of that device.
+ * @told  A bit for each command of which the program knows the times.
  * @asks  It is for a time that it finds the loss.
  */
-static void lose_the_times(bool told, bool asks)
+static void lose_the_times(unsigned told, bool asks)
 {
     enum { EVENTS = 5, CUT = 2 };
     static struct lossy l;
@@ -219,8 +219,11 @@ static void lose_the_times(bool told, bool asks)
         l.add(s, l.shape, ROUNDS);
         OK(clFinish(s->program.queue));
         cut = is_cut(events[CUT]);
-        if (cut && told)
-            (void)time_of(events[0], CL_PROFILING_COMMAND_END);
+        for (unsigned i = 0; cut && i < EVENTS; i++)
+            if (told >> i & 1) {
+                (void)time_of(events[i], CL_PROFILING_COMMAND_START);
+                (void)time_of(events[i], CL_PROFILING_COMMAND_END);
+            }
         if (cut)
             cr_assert_eq(emu_shared_vanish(s->rig.emu, "one"), 0);
         if (cut && asks)
@@ -237,11 +240,15 @@ static void lose_the_times(bool told, bool asks)
 }
 
 TestCall(recover_pieces, times_that_a_lost_device_did_not_tell_are_in_order,
-         lose_the_times(false, false), .timeout = 60);
+         lose_the_times(0, false), .timeout = 60);
 TestCall(recover_pieces, times_that_a_lost_device_did_not_tell_follow_what_it_told,
-         lose_the_times(true, false), .timeout = 60);
+         lose_the_times(1, false), .timeout = 60);
+TestCall(recover_pieces, times_that_a_lost_device_did_not_tell_precede_what_it_told,
+         lose_the_times(1 << 3, false), .timeout = 60);
+TestCall(recover_pieces, times_that_a_lost_device_did_not_tell_precede_a_launch_in_pieces,
+         lose_the_times(1 << 2, false), .timeout = 60);
 TestCall(recover_pieces, whoever_asks_a_lost_device_for_times_waits_for_another,
-         lose_the_times(false, true), .timeout = 60);
+         lose_the_times(0, true), .timeout = 60);
 
 /* ---- snapshots in the middle ---- */
 
