@@ -457,6 +457,9 @@ static cl_ulong event_known_time(struct event *event, cl_profiling_info name)
     time = __atomic_load_n(&event->times[ARRAY_SIZE(event->times) - 1], __ATOMIC_RELAXED);
     if (time != 0) /* guessed before */
         return time;
+    time = __atomic_load_n(&event->times[name - CL_PROFILING_COMMAND_QUEUED], __ATOMIC_RELAXED);
+    if (time != 0 && name != CL_PROFILING_COMMAND_QUEUED) /* told before */
+        return time;
     if (!device_clock_is_known(clock) ||
         event_told_time(event_there_of(event), name, &time) != CL_SUCCESS || time == 0)
         return 0;
@@ -483,6 +486,13 @@ static cl_ulong event_among_neighbours(const struct event *event, cl_ulong guess
         object_unhold(other);
     }
     return guess > high ? high : guess < low ? low : guess;
+}
+
+cl_ulong event_lost_time(const struct event *event)
+{
+    struct device_clock *clock = &event->queue->vdev->clock;
+    cl_ulong last = device_clock_last(clock);
+    return atomic_load(&clock->told) ? event_among_neighbours(event, last) : last;
 }
 
 /* The one time, in the program's clock, of an event of which nothing is known but that it ended. */
@@ -541,6 +551,7 @@ static cl_int event_driver_profiling(struct event *event, cl_profiling_info name
     gate_enter();
     if (event_state(event) == EVENT_ISSUED && event->parts) {
         error = parts_time(event, name, ret_time);
+        *ret_lost = lost_may_say(error);
     } else if (event_state(event) == EVENT_ISSUED) {
         error = event_single_time(event, name, ret_time);
         *ret_lost = residence_is_lost(event->context->at[event->residence_index]);
@@ -552,6 +563,8 @@ static cl_int event_driver_profiling(struct event *event, cl_profiling_info name
         *ret_time = event->times[name - CL_PROFILING_COMMAND_QUEUED];
         error = CL_SUCCESS;
     }
+    if (error == CL_SUCCESS)
+        atomic_store_explicit(&event->queue->vdev->clock.told, true, memory_order_relaxed);
     gate_leave();
     return error;
 }
@@ -601,14 +614,14 @@ void event_ended_at(struct event *event, cl_ulong time)
 }
 
 /* The times of a command that ended on a device which is lost. What the program was told stays: it
- * was told of later commands by that device, too. Without any, @last is all of them. */
-static void event_keep_told_times(struct event *event, cl_ulong last)
+ * was told of later commands by that device, too. Without any, there is one time for all. */
+static void event_keep_told_times(struct event *event)
 {
     cl_ulong known = 0;
     for (unsigned i = 1; i < ARRAY_SIZE(event->times) && known == 0; i++)
         known = event->times[i];
     if (known == 0)
-        known = last;
+        known = event_lost_time(event);
     event->times[0] = known;
     for (unsigned i = 1; i < ARRAY_SIZE(event->times); i++) {
         known = event->times[i] != 0 ? event->times[i] : known;
@@ -648,7 +661,7 @@ static void event_settle(struct event *event, struct residence *residence)
     else if (!event_real_status(event, &status) || status > CL_COMPLETE)
         status = CL_COMPLETE;
     if (event->profiled && status == CL_COMPLETE && residence_is_lost(residence))
-        event_keep_told_times(event, device_clock_last(&event->queue->vdev->clock));
+        event_keep_told_times(event);
     else if (event->profiled && status == CL_COMPLETE)
         event_keep_times(event);
     residence_retire(residence, OBJECT_EVENT, event->real, NULL);

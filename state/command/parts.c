@@ -406,8 +406,7 @@ static void parts_ask_times(const struct residence *residence, const struct part
         *ret_end = *ret_start;
 }
 
-/* In the program's clock. What the driver does not tell, or not any more, is a guess that may come
- * too late. */
+/* In the program's clock. What the driver does not tell is a guess that may come too late. */
 static cl_ulong parts_piece_time(struct event *event, const struct part *part,
                                  cl_profiling_info name)
 {
@@ -418,12 +417,14 @@ static cl_ulong parts_piece_time(struct event *event, const struct part *part,
     return device_clock_guess(&event->queue->vdev->clock);
 }
 
-/* Save the times of a piece that has ended. With the parts' lock, or by a mover. */
+/* Save the times of a piece that has ended, once, as guesses differ. With the parts' lock, or by a
+ * mover. */
 static void parts_piece_leave_times(struct event *event, struct part *part)
 {
     struct parts *parts = part->all;
-    if (!event->profiled || atomic_load(&part->status) < CL_COMPLETE)
+    if (!event->profiled || part->timed || atomic_load(&part->status) < CL_COMPLETE)
         return;
+    part->timed = true;
     cl_ulong start = parts_piece_time(event, part, CL_PROFILING_COMMAND_START);
     cl_ulong end = parts_piece_time(event, part, CL_PROFILING_COMMAND_END);
     cl_ulong queued = parts_piece_time(event, part, CL_PROFILING_COMMAND_QUEUED);
@@ -496,6 +497,7 @@ void parts_give(struct event *event, struct part *part, uint8_t residence_index,
     pthread_mutex_lock(&engine_lock);
     part->residence_index = residence_index;
     part->real = real;
+    part->timed = false;
     part->serial = ++parts->serial;
     part->given = given;
     part->items = items;
@@ -550,18 +552,30 @@ bool parts_measure(struct parts *parts, uint64_t *ret_items, uint64_t *ret_ns)
     return measured;
 }
 
+/* The error with which a device that may be lost answers when it is asked for @part's times. */
+static cl_int parts_piece_doubt(struct event *event, const struct part *part)
+{
+    cl_ulong time;
+    cl_int error = part->timed ? CL_SUCCESS
+                               : event_real_time(event, part->residence_index, part->real,
+                                                 CL_PROFILING_COMMAND_END, &time);
+    return lost_may_say(error) ? error : CL_SUCCESS;
+}
+
 /* The program's time of the first piece's start and of the last piece's end. */
 static cl_int parts_pieces_time(struct event *event, cl_profiling_info name, cl_ulong *ret_time)
 {
     struct parts *parts = event->parts;
+    cl_int error = CL_SUCCESS;
     pthread_mutex_lock(&parts->lock);
-    for (unsigned i = 0; i < parts->count; i++)
-        if (parts->of[i].real)
+    for (unsigned i = 0; i < parts->count && error == CL_SUCCESS; i++)
+        if (parts->of[i].real && (error = parts_piece_doubt(event, &parts->of[i])) == CL_SUCCESS)
             parts_piece_leave_times(event, &parts->of[i]);
     const cl_ulong times[] = {parts->queued, parts->submit, parts->start, parts->end, parts->end};
     pthread_mutex_unlock(&parts->lock);
-    *ret_time = times[name - CL_PROFILING_COMMAND_QUEUED];
-    return CL_SUCCESS;
+    if (error == CL_SUCCESS)
+        *ret_time = times[name - CL_PROFILING_COMMAND_QUEUED];
+    return error;
 }
 
 cl_int parts_time(struct event *event, cl_profiling_info name, cl_ulong *ret_time)
@@ -639,6 +653,18 @@ static void parts_lose(struct part *part)
     pthread_mutex_unlock(&engine_lock);
 }
 
+/* A lost device did not tell the times of @part. What it told of earlier pieces is not used either,
+ * so that the launch does not begin before the end of what came before it. */
+static void parts_piece_settle_times(struct event *event, struct part *part,
+                                     const struct residence *residence)
+{
+    struct parts *parts = part->all;
+    if (!residence_is_lost(residence))
+        parts_piece_leave_times(event, part);
+    else if (event->profiled && !part->timed)
+        parts->queued = parts->submit = parts->start = parts->end = event_lost_time(event);
+}
+
 bool parts_settle(struct event *event, struct residence *residence, uint8_t residence_index,
                   bool recovers)
 {
@@ -657,7 +683,7 @@ bool parts_settle(struct event *event, struct residence *residence, uint8_t resi
             parts_part_reaches(part, part->serial, status < CL_COMPLETE ? status : CL_COMPLETE);
         }
         if (part->real && parts->pieces)
-            parts_piece_leave_times(event, part);
+            parts_piece_settle_times(event, part, residence);
         else if (part->real && event->profiled)
             parts_ask_times(residence, part, &part->start, &part->end);
         if (part->real)

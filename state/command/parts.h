@@ -45,6 +45,7 @@ struct part {
     _Atomic cl_int
         status; /**< CL_COMPLETE or an error once the part has ended, CL_SUBMITTED before. */
     cl_ulong start, end; /**< Times since it was queued; kept once `real` is gone. */
+    bool timed;          /**< The times of its piece were saved in `all`. Guarded as `real`. */
     uint64_t serial;     /**< Number of its piece. Guarded by engine_lock, like the rest. */
     uint64_t given;      /**< When its piece was given, by the host's clock. */
     uint64_t items;      /**< Work-items of its piece. */

@@ -42,6 +42,13 @@ const char *protect_refusal(void)
     return vdevs_count() > 1 ? "it has several virtual devices" : journal_broken();
 }
 
+/* True when snapshots begin a journal. With several virtual devices no recovery comes, and commands
+ * that a lost device ended in error would wait for it for ever. */
+static bool protect_keeps_journal(void)
+{
+    return atomic_load(&on) && vdevs_count() <= 1;
+}
+
 bool protect_wants_thread(void)
 {
     return atomic_load(&on);
@@ -82,7 +89,7 @@ static int protect_begin_journal(void *data, const struct snapshot *snapshot)
 {
     struct beginning *beginning = data;
     const struct snapshot_request *wanted = beginning->wanted;
-    bool protects = atomic_load(&on);
+    bool protects = protect_keeps_journal();
     int error = protects ? protect_settle_events() : 0;
     if (error == 0 && wanted->moment)
         error = wanted->moment(wanted->data, snapshot);
@@ -102,7 +109,7 @@ static int protect_stand(void *data)
 
 int protect_snapshot(const struct snapshot_request *wanted, struct snapshot_report *ret_report)
 {
-    struct beginning beginning = {.wanted = wanted, .protects = atomic_load(&on)};
+    struct beginning beginning = {.wanted = wanted, .protects = protect_keeps_journal()};
     struct snapshot_request request = *wanted;
     request.moment = protect_begin_journal;
     request.stand = wanted->stand ? protect_stand : NULL;
@@ -148,7 +155,7 @@ int protect_now(void)
 
 void protect_forget(void)
 {
-    if (!atomic_load(&on))
+    if (!protect_keeps_journal())
         snapshot_forget();
 }
 
@@ -247,7 +254,7 @@ bool protect_relieve(bool anyway)
 {
     uint64_t entries, bytes;
     journal_size(&entries, &bytes);
-    if (!atomic_load(&on) || (!anyway && protect_was_lately()))
+    if (!protect_keeps_journal() || (!anyway && protect_was_lately()))
         return false;
     if (entries == 0)
         return protect_await_snapshots();
@@ -343,7 +350,7 @@ int protect_begin(const struct protect_settings *settings)
     if (error != 0)
         atomic_store(&on, false);
     /* For a program without objects, make the first snapshot at once. */
-    if (error == 0 && vdevs_count() != 0 && object_count(OBJECT_CONTEXT) == 0)
+    if (error == 0 && vdevs_count() == 1 && object_count(OBJECT_CONTEXT) == 0)
         (void)protect_now();
     return error;
 }

@@ -351,6 +351,29 @@ Test(slices, events_say_times_in_their_order_if_the_driver_does_not_say_one)
     scene_close(&s);
 }
 
+Test(slices, times_that_the_driver_does_not_say_are_guessed_once)
+{
+    struct scene s;
+    cl_event event = NULL;
+    cl_ulong ends[2];
+    scene_open(&s, TWO(PACED "no_times=yes "), "5", "plain", CL_QUEUE_PROFILING_ENABLE, 4096);
+    engine_rig_moves(&s.rig, "two"); /* from here on the clock is the host's */
+    for (bool cut = false; !cut; cut = is_cut(event)) {
+        if (event)
+            OK(clReleaseEvent(event));
+        event = launch(&s, &long_shape, ROUNDS);
+        OK(clFinish(s.program.queue));
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        engine_rig_sleep(i);
+        OK(clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof(ends[i]), &ends[i],
+                                   NULL));
+    }
+    cr_assert_eq(ends[0], ends[1]);
+    OK(clReleaseEvent(event));
+    scene_close(&s);
+}
+
 /* A launch whose sixth piece fails with @error, as soon as one goes in pieces. It has ended.
  * @ret_given: its pieces. */
 static cl_event fail_sixth_piece(struct scene *s, int error, uint64_t *ret_given)

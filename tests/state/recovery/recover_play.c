@@ -60,7 +60,7 @@ void open_play(struct play *play, cl_command_queue_properties properties)
     OK(clEnqueueWriteBuffer(play->program.queue, play->b, CL_TRUE, 0, BYTES, play->b_is, 0, NULL,
                             NULL));
     cr_assert_eq(protect_now(), 0);
-    cr_assert_null(journal_broken());
+    cr_assert(journal_broken() == NULL || vdevs_count() > 1);
 }
 
 void close_play(struct play *play)

@@ -53,6 +53,33 @@ Test(recover, a_loss_that_is_over_is_known_to_who_failed_for_it, .timeout = 60)
     close_play(&play);
 }
 
+/* Nobody recovers it, so nothing waits for that. */
+Test(recover, a_program_of_several_devices_has_no_journal, .timeout = 60)
+{
+    struct play play;
+    cl_event launched;
+    const struct protect_settings settings = {.interval_ns = UINT64_C(3600000000000)};
+    cl_int status;
+    open_rig("items_per_s=5120"); /* it takes 200 ms */
+    protect_end();
+    (void)engine_rig_vdev(&rig, "b");
+    cr_assert_eq(protect_begin(&settings), 0);
+    open_play(&play, 0);
+    launch(&play, 3, 0, NULL, &launched);
+    watch(&play, launched);
+    cr_assert_eq(emu_shared_vanish(rig.emu, "a"), 0);
+    cr_assert_neq(clWaitForEvents(1, &launched), CL_SUCCESS);
+    OK(clGetEventInfo(launched, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, NULL));
+    cr_assert_lt(status, CL_COMPLETE);
+    for (unsigned i = 0; atomic_load(&play.called) == 0 && i < 5000; i++)
+        engine_rig_sleep(1);
+    cr_assert_eq(atomic_load(&play.failed), 1);
+    cr_assert_neq(clBuildProgram(play.program.program, 1, &rig.device, "", NULL, NULL), CL_SUCCESS);
+    cr_assert_eq(recoveries(), 0);
+    OK(clReleaseEvent(launched));
+    close_play(&play);
+}
+
 static cl_ulong time_of(cl_event event, cl_profiling_info which)
 {
     cl_ulong time;

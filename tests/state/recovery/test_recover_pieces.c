@@ -168,6 +168,88 @@ Test(recover_pieces, pieces_that_have_ended_do_not_keep_the_program_where_it_is,
     lossy_close(&l);
 }
 
+static cl_ulong time_of(cl_event event, cl_profiling_info which)
+{
+    cl_ulong time;
+    OK(clGetEventProfilingInfo(event, which, sizeof(time), &time, NULL));
+    return time;
+}
+
+/* Each command's times follow those of the command before it. */
+static void are_in_order(const cl_event *events, unsigned count)
+{
+    cl_ulong last = 1; /* 0 is no time */
+    for (unsigned i = 0; i < count; i++) {
+        cl_ulong queued = time_of(events[i], CL_PROFILING_COMMAND_QUEUED);
+        cl_ulong submit = time_of(events[i], CL_PROFILING_COMMAND_SUBMIT);
+        cl_ulong start = time_of(events[i], CL_PROFILING_COMMAND_START);
+        cl_ulong end = time_of(events[i], CL_PROFILING_COMMAND_END);
+        cr_assert(queued > 0 && queued <= submit && submit <= start && start <= end,
+                  "%u: %lu %lu %lu %lu", i, queued, submit, start, end);
+        cr_assert_geq(start, last, "%u: %lu %lu", i, start, last);
+        cr_assert_eq(time_of(events[i], CL_PROFILING_COMMAND_END), end);
+        last = end;
+    }
+}
+
+/*
+ * A launch in pieces between commands that are none, all of which have ended on a device that is
+ * lost before it told of their times.
+ *
+ * @told  A bit for each command of which the program knows the times.
+ * @asks  It is for a time that it finds the loss.
+ */
+static void lose_the_times(unsigned told, bool asks)
+{
+    enum { EVENTS = 5, CUT = 2 };
+    static struct lossy l;
+    struct scene *s = &l.scene;
+    const cl_uint zero = 0;
+    bool cut = false;
+    lossy_open(&l, CONFIG, "plain", CL_QUEUE_PROFILING_ENABLE);
+    for (unsigned n = 0; !cut; n++) {
+        cl_event events[EVENTS];
+        cr_assert_lt(n, WHOLE_MOST, "launches are not given in pieces");
+        for (unsigned i = 0; i < EVENTS; i++)
+            if (i == CUT)
+                events[i] = launch(s, l.shape, ROUNDS);
+            else
+                OK(clEnqueueFillBuffer(s->program.queue, l.behind, &zero, sizeof(zero), 0,
+                                       s->count * sizeof(*s->words), 0, NULL, &events[i]));
+        l.add(s, l.shape, ROUNDS);
+        OK(clFinish(s->program.queue));
+        cut = is_cut(events[CUT]);
+        for (unsigned i = 0; cut && i < EVENTS; i++)
+            if (told >> i & 1) {
+                (void)time_of(events[i], CL_PROFILING_COMMAND_START);
+                (void)time_of(events[i], CL_PROFILING_COMMAND_END);
+            }
+        if (cut)
+            cr_assert_eq(emu_shared_vanish(s->rig.emu, "one"), 0);
+        if (cut && asks)
+            (void)time_of(events[CUT], CL_PROFILING_COMMAND_END);
+        check(s);
+        are_in_order(events, EVENTS);
+        for (unsigned i = 0; i < EVENTS; i++)
+            OK(clReleaseEvent(events[i]));
+    }
+    struct protect_status status;
+    protect_read(&status);
+    cr_assert_eq(status.recoveries, 1);
+    lossy_close(&l);
+}
+
+TestCall(recover_pieces, times_that_a_lost_device_did_not_tell_are_in_order,
+         lose_the_times(0, false), .timeout = 60);
+TestCall(recover_pieces, times_that_a_lost_device_did_not_tell_follow_what_it_told,
+         lose_the_times(1, false), .timeout = 60);
+TestCall(recover_pieces, times_that_a_lost_device_did_not_tell_precede_what_it_told,
+         lose_the_times(1 << 3, false), .timeout = 60);
+TestCall(recover_pieces, times_that_a_lost_device_did_not_tell_precede_a_launch_in_pieces,
+         lose_the_times(1 << 2, false), .timeout = 60);
+TestCall(recover_pieces, whoever_asks_a_lost_device_for_times_waits_for_another,
+         lose_the_times(0, true), .timeout = 60);
+
 /* ---- snapshots in the middle ---- */
 
 /* Some are made while the device is being lost; then they fail, or come after the recovery. */
