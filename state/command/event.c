@@ -466,6 +466,10 @@ static cl_ulong event_known_time(struct event *event, cl_profiling_info name)
     return device_clock_translate(clock, time);
 }
 
+/* Each event that a lost device leaves without times looks at all others, with the gate closed.
+ * With more of them that would take the program longer than the order of their times is worth. */
+#define NEIGHBOURS_MOST 2048
+
 /* A guess at when @event ended may come long after that: it lies behind what ended before it in
  * order, and in front of what began after it. */
 static cl_ulong event_among_neighbours(const struct event *event, cl_ulong guess)
@@ -492,7 +496,8 @@ cl_ulong event_lost_time(const struct event *event)
 {
     struct device_clock *clock = &event->queue->vdev->clock;
     cl_ulong last = device_clock_last(clock);
-    return atomic_load(&clock->told) ? event_among_neighbours(event, last) : last;
+    bool few = object_count(OBJECT_EVENT) <= NEIGHBOURS_MOST;
+    return few && atomic_load(&clock->told) ? event_among_neighbours(event, last) : last;
 }
 
 /* The one time, in the program's clock, of an event of which nothing is known but that it ended. */
