@@ -451,7 +451,9 @@ static cl_ulong event_known_time(struct event *event, cl_profiling_info name)
     if (state == EVENT_DONE)
         return event->times[name - CL_PROFILING_COMMAND_QUEUED];
     if (state == EVENT_ISSUED && event->parts)
-        return parts_time(event, name, &time) == CL_SUCCESS ? time : 0;
+        return parts_time(event, name, &time) == CL_SUCCESS ? time
+               : name == CL_PROFILING_COMMAND_START         ? parts_start_so_far(event)
+                                                            : 0;
     if (state != EVENT_ISSUED)
         return 0;
     time = __atomic_load_n(&event->times[ARRAY_SIZE(event->times) - 1], __ATOMIC_RELAXED);
@@ -468,7 +470,7 @@ static cl_ulong event_known_time(struct event *event, cl_profiling_info name)
 
 /* Each event that a lost device leaves without times looks at all others, with the gate closed.
  * With more of them that would take the program longer than the order of their times is worth. */
-#define NEIGHBOURS_MOST 2048
+#define NEIGHBOURS_MOST 1024
 
 /* A guess at when @event ended may come long after that: it lies behind what ended before it in
  * order, and in front of what began after it. */
@@ -494,10 +496,9 @@ static cl_ulong event_among_neighbours(const struct event *event, cl_ulong guess
 
 cl_ulong event_lost_time(const struct event *event)
 {
-    struct device_clock *clock = &event->queue->vdev->clock;
-    cl_ulong last = device_clock_last(clock);
-    bool few = object_count(OBJECT_EVENT) <= NEIGHBOURS_MOST;
-    return few && atomic_load(&clock->told) ? event_among_neighbours(event, last) : last;
+    cl_ulong last = device_clock_last(&event->queue->vdev->clock);
+    return object_count(OBJECT_EVENT) <= NEIGHBOURS_MOST ? event_among_neighbours(event, last)
+                                                         : last;
 }
 
 /* The one time, in the program's clock, of an event of which nothing is known but that it ended. */
@@ -568,8 +569,6 @@ static cl_int event_driver_profiling(struct event *event, cl_profiling_info name
         *ret_time = event->times[name - CL_PROFILING_COMMAND_QUEUED];
         error = CL_SUCCESS;
     }
-    if (error == CL_SUCCESS)
-        atomic_store_explicit(&event->queue->vdev->clock.told, true, memory_order_relaxed);
     gate_leave();
     return error;
 }

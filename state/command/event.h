@@ -160,9 +160,8 @@ cl_int event_wait(cl_uint count, struct event *const *events);
 cl_int event_set_callback(struct event *event, cl_int type,
                           void(CL_CALLBACK *call)(cl_event, cl_int, void *), void *data);
 cl_int event_profiling(struct event *event, cl_profiling_info name, cl_ulong *ret_time);
-/** The one time of a command that a lost device ended before the program asked for its times: when
- * the device was lost, but not after what came later in an in-order queue and was told. By a mover.
- */
+/** The one time of a command that ended on a device which is lost, and did not tell: when it was
+ * lost, but not after what came later in an in-order queue and is known. By a mover. */
 cl_ulong event_lost_time(const struct event *event);
 /** The profiling time @name of @real, in @residence_index, of a command in @event's queue, in the
  * program's clock; 0 if the driver does not tell it. Inside the gate. */

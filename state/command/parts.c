@@ -578,6 +578,15 @@ static cl_int parts_pieces_time(struct event *event, cl_profiling_info name, cl_
     return error;
 }
 
+cl_ulong parts_start_so_far(const struct event *event)
+{
+    struct parts *parts = event->parts;
+    pthread_mutex_lock(&parts->lock);
+    cl_ulong start = parts->pieces ? parts->start : 0;
+    pthread_mutex_unlock(&parts->lock);
+    return start;
+}
+
 cl_int parts_time(struct event *event, cl_profiling_info name, cl_ulong *ret_time)
 {
     const struct parts *parts = event->parts;
@@ -653,8 +662,16 @@ static void parts_lose(struct part *part)
     pthread_mutex_unlock(&engine_lock);
 }
 
-/* A lost device did not tell the times of @part. What it told of earlier pieces is not used either,
- * so that the launch does not begin before the end of what came before it. */
+/* Something of the launch ended at @time, of which nothing else is known. */
+static void parts_ended_at(struct parts *parts, cl_ulong time)
+{
+    parts->end = time > parts->end ? time : parts->end;
+    parts->start = parts->start != 0 ? parts->start : time;
+    parts->submit = parts->submit != 0 ? parts->submit : parts->start;
+    parts->queued = parts->queued != 0 ? parts->queued : parts->submit;
+}
+
+/* @residence is left. A lost device does not tell the times of its last pieces. */
 static void parts_piece_settle_times(struct event *event, struct part *part,
                                      const struct residence *residence)
 {
@@ -662,7 +679,7 @@ static void parts_piece_settle_times(struct event *event, struct part *part,
     if (!residence_is_lost(residence))
         parts_piece_leave_times(event, part);
     else if (event->profiled && !part->timed)
-        parts->queued = parts->submit = parts->start = parts->end = event_lost_time(event);
+        parts_ended_at(parts, event_lost_time(event));
 }
 
 bool parts_settle(struct event *event, struct residence *residence, uint8_t residence_index,
@@ -709,13 +726,8 @@ void parts_end_lost(struct event *event, cl_int status)
     parts->lost = 0;
     if (any && status < CL_COMPLETE)
         parts_piece_failed(parts, parts->serial, status);
-    if (any && event->profiled) {
-        cl_ulong now = device_clock_guess(&event->queue->vdev->clock);
-        parts->end = now > parts->end ? now : parts->end;
-        parts->start = parts->start != 0 ? parts->start : now;
-        parts->submit = parts->submit != 0 ? parts->submit : parts->start;
-        parts->queued = parts->queued != 0 ? parts->queued : parts->submit;
-    }
+    if (any && event->profiled)
+        parts_ended_at(parts, device_clock_guess(&event->queue->vdev->clock));
     if (any)
         event_trust(event);
     if (any)

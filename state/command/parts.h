@@ -149,6 +149,8 @@ void parts_ask(struct event *event);
 void parts_wait(struct event *event);
 /** As event_profiling, for an event that is ISSUED. Inside the gate. */
 cl_int parts_time(struct event *event, cl_profiling_info name, cl_ulong *ret_time);
+/** When the pieces began whose times are known; 0: none is. */
+cl_ulong parts_start_so_far(const struct event *event);
 /** After all parts have ended: release driver objects that are not needed any more. Inside the
  * gate; by one thread. */
 void parts_ended(struct event *event);

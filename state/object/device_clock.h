@@ -28,7 +28,6 @@ struct device_clock {
     _Atomic uint64_t latest; /**< The latest time given to the program, and when. */
     _Atomic uint64_t host_at_latest;
     uint64_t at_move, host_at_move; /**< Both clocks at the last move; 0: there was none. */
-    atomic_bool told;               /**< The program was told a time. */
     uint64_t last;                  /**< Result of device_clock_last; 0: nobody asked. */
 };
 
