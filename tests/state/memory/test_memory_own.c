@@ -397,3 +397,30 @@ Test(memory, many_threads_read_few_bytes_at_once, .timeout = 120)
         pthread_join(threads[i], NULL);
     own_close(&o);
 }
+
+/* Something may still write to the slot of a read that failed: nobody gets it again. */
+Test(memory, a_read_that_fails_leaves_its_slot_and_the_programs_memory, .timeout = 60)
+{
+    static struct own o;
+    cl_uint got = 0x5a5a5a5a;
+    own_open_plain(&o, BYTES);
+    const struct context *context = memory_get(o.buffer)->context;
+    struct residence *residence = context->at[atomic_load(&context->residence_index[0])];
+    cl_event failed = MADE(clCreateUserEvent, o.program.context);
+    OK(clSetUserEventStatus(failed, -1));
+    cr_assert_neq(clEnqueueReadBuffer(o.program.queue, o.buffer, CL_TRUE, 0, sizeof(got), &got, 1,
+                                      &failed, NULL),
+                  CL_SUCCESS);
+    cr_assert_eq(got, 0x5a5a5a5a);
+    char *slots[8];
+    unsigned count = 0;
+    while (count < ARRAY_SIZE(slots) && (slots[count] = pinned_slot_take(residence)))
+        count++;
+    cr_assert_eq(count, 7);
+    own_check(&o, 32, "without a slot");
+    for (unsigned i = 0; i < count; i++)
+        pinned_slot_give(residence, slots[i]);
+    own_check(&o, 32, "with one");
+    OK(clReleaseEvent(failed));
+    own_close(&o);
+}
