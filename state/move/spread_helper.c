@@ -142,15 +142,11 @@ static struct pace_elsewhere *spread_helper_pace_of(const struct helper *h)
 
 void helper_remember(const struct helper *h)
 {
+    pthread_mutex_lock(&h->spread->lock); /* It may go on, abandoned. */
     if (h->per_s > 0)
-        *spread_helper_pace_of(h) = (struct pace_elsewhere){h->residence->device, h->per_s};
-}
-
-static void spread_helper_recall(struct helper *h)
-{
-    const struct pace_elsewhere *known = spread_helper_pace_of(h);
-    if (known->device == h->residence->device)
-        h->per_s = known->per_s;
+        *spread_helper_pace_of(h) =
+            (struct pace_elsewhere){.device = h->residence->device, .per_s = h->per_s};
+    pthread_mutex_unlock(&h->spread->lock);
 }
 
 /* Least seconds that a piece takes there: a piece smaller than what fills the device takes as long.
@@ -169,15 +165,31 @@ static bool spread_helper_was_worth_it(const struct helper *h, double left)
     return gain > WORTH * (part * h->cost_s + spread_helper_least_s(h));
 }
 
+/* As far as its speed is remembered. Others may have used the device when that was measured: it is
+ * thought to be twice as fast after each refusal, so that it is measured anew some time. */
+static bool spread_helper_is_fast_enough(struct helper *h, double left)
+{
+    enum { REFUSED_MOST = 30 };
+    struct pace_elsewhere *known = spread_helper_pace_of(h);
+    if (known->device != h->residence->device)
+        return true;
+    h->per_s = known->per_s * (double)(UINT64_C(1) << known->refused);
+    bool fast = spread_helper_was_worth_it(h, left);
+    if (fast && known->refused != 0)
+        h->per_s = 0;
+    if (!fast && known->refused < REFUSED_MOST)
+        known->refused++;
+    return fast;
+}
+
 static bool spread_helper_is_worth_beginning(struct helper *h)
 {
     double left = (double)share_left(&h->spread->launch) / spread_home_per_s(h->spread);
     double begin = spread_helper_predict(h);
     log_debug("what is left of a launch takes %.1f ms, joining it %.1f and bringing it home %.1f",
               left * 1e3, begin * 1e3, h->cost_s * 1e3);
-    spread_helper_recall(h);
     return left > WORTH * (begin + h->cost_s) + AT_ONCE * spread_helper_slice_s() &&
-           (h->per_s <= 0 || spread_helper_was_worth_it(h, left - begin));
+           spread_helper_is_fast_enough(h, left - begin);
 }
 
 int helper_begin(struct helper *h)

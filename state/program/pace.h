@@ -57,6 +57,7 @@ struct pace {
     struct pace_elsewhere {
         const struct device *device;
         double per_s;
+        unsigned refused; /**< Launches since then that it was thought too slow for. */
     } elsewhere[PACE_ELSEWHERE];
     /** How long its whole launches take on each device, and the power that these draw, where
      * launches are placed. Guarded by engine_lock (command/place.c). */

@@ -532,6 +532,37 @@ Test(spread, narrow_neighbours_do_not_overlap)
     scene_close(s);
 }
 
+/* As if the device that helped had been so many times as slow; 0 where none has helped yet. */
+static double slow_down(struct pace *pace, double times)
+{
+    move_lock(); /* Nobody spreads launches meanwhile. */
+    double per_s = pace->elsewhere[0].per_s /= times;
+    move_unlock();
+    return per_s;
+}
+
+/* What was measured while others used the device does not hold for ever. */
+Test(spread, a_device_that_was_slow_once_helps_again)
+{
+    struct scene *s = scene_open(CONFIG, "adds");
+    struct pace *pace = ((struct kernel *)s->kernel)->pace;
+    spread_over(s, "two", NULL);
+    for (unsigned n = 0; n < 40 && slow_down(pace, 1) <= 0; n++)
+        end(launch(s));
+    cr_assert_gt(slow_down(pace, 50), 0);
+    uint64_t items = spread_items();
+    pace_spread(pace, true);
+    end(launch(s));
+    cr_expect_eq(spread_items(), items);
+    for (unsigned n = 0; n < 40 && spread_items() == items; n++) {
+        pace_spread(pace, true); /* which waits for none of those that it would leave out */
+        end(launch(s));
+    }
+    cr_assert_gt(spread_items(), items);
+    check(s);
+    scene_close(s);
+}
+
 Test(spread, bytes_of_one_word_from_both_are_no_matter)
 {
     struct scene *s = scene_open(CONFIG, "bytes");
