@@ -282,6 +282,54 @@ static bool defer_is_over(void)
     return the_thread.work_depth != 0 && work_is_over();
 }
 
+/* Give what was picked, or its next piece, or what is due when all of it has ended. As
+ * give_deferred. With engine_lock, which is released meanwhile. */
+static cl_int defer_give(struct deferred *deferred, struct residence *residence,
+                         uint8_t residence_index)
+{
+    const bool pieces = deferred->command->ops->pieces;
+    bool ended = deferred->given && event_has_ended(deferred->event);
+    cl_int error = CL_SUCCESS;
+    deferred->paced = !ended && power_paces(deferred->command);
+    deferred->issuing = true;
+    deferred->tracked = deferred->queue->tracked;
+    if (deferred->tracked)
+        window_activate(deferred);
+    if (deferred->paced)
+        power_begin();
+    pthread_mutex_unlock(&engine_lock);
+    if (ended && pieces)
+        give_ended(deferred->command, deferred->event);
+    if (ended && deferred->event->parts)
+        parts_ended(deferred->event);
+    if (!ended)
+        error = give_deferred(deferred, residence, residence_index);
+    pthread_mutex_lock(&engine_lock);
+    deferred->issuing = false;
+    if (deferred->paced)
+        power_end(error == CL_SUCCESS || error == PARTS_GIVEN ? deferred->event : NULL);
+    if (error != COMMAND_ABSENT)
+        deferred->given = error == PARTS_GIVEN;
+    if (!deferred->given)
+        window_deactivate(deferred);
+    return error;
+}
+
+/* Nothing is left to do for it. With engine_lock, which is released meanwhile. */
+static void defer_done(struct deferred *deferred)
+{
+    struct queue *queue = deferred->queue;
+    defer_unlink(queue, deferred);
+    pthread_mutex_unlock(&engine_lock);
+    if (deferred->kept)
+        deferred->command = NULL;
+    else
+        command_drop(deferred->command);
+    defer_deferred_free(deferred);
+    object_unhold(queue);
+    pthread_mutex_lock(&engine_lock);
+}
+
 /*
  * Issue the ready commands of one queue, one thread at a time so that the order is kept. Inside the
  * gate.
@@ -307,29 +355,7 @@ static bool defer_pump_inside(struct queue *queue, struct deferred **ret_absent,
     /* Some drivers run a piece within the call, so that the next one can be issued at once. */
     while (!(*ret_again = gate_is_awaited()) && !defer_is_over() &&
            (deferred = window_pick(queue, residence_index))) {
-        bool ended = deferred->given && event_has_ended(deferred->event);
-        deferred->paced = !ended && power_paces(deferred->command);
-        deferred->issuing = true;
-        deferred->tracked = queue->tracked;
-        if (deferred->tracked)
-            window_activate(deferred);
-        if (deferred->paced)
-            power_begin();
-        pthread_mutex_unlock(&engine_lock);
-        cl_int error = CL_SUCCESS;
-        if (ended && deferred->command->ops->pieces)
-            give_ended(deferred->command, deferred->event);
-        if (ended && deferred->event->parts)
-            parts_ended(deferred->event);
-        if (!ended)
-            error = give_deferred(deferred, residence, residence_index);
-        pthread_mutex_lock(&engine_lock);
-        deferred->issuing = false;
-        if (deferred->paced)
-            power_end(error == CL_SUCCESS || error == PARTS_GIVEN ? deferred->event : NULL);
-        deferred->given = error == COMMAND_ABSENT ? deferred->given : error == PARTS_GIVEN;
-        if (!deferred->given)
-            window_deactivate(deferred);
+        cl_int error = defer_give(deferred, residence, residence_index);
         if (error == COMMAND_ABSENT) {
             *ret_absent = deferred;
             break;
@@ -340,20 +366,11 @@ static bool defer_pump_inside(struct queue *queue, struct deferred **ret_absent,
          */
         if (deferred->given)
             pthread_cond_broadcast(&engine_changed);
-        progress =
-            progress || (deferred->given && (deferred->command->ops->pieces || queue->tracked));
-        if (error == MARKED || error == PARTS_GIVEN)
-            continue;
-        defer_unlink(queue, deferred);
-        pthread_mutex_unlock(&engine_lock);
-        if (deferred->kept)
-            deferred->command = NULL;
-        else
-            command_drop(deferred->command);
-        defer_deferred_free(deferred);
-        object_unhold(queue);
-        progress = true;
-        pthread_mutex_lock(&engine_lock);
+        bool stays = error == MARKED || error == PARTS_GIVEN;
+        progress = progress || !stays ||
+                   (deferred->given && (deferred->command->ops->pieces || queue->tracked));
+        if (!stays)
+            defer_done(deferred);
     }
     queue->pumping = *ret_absent != NULL;
     pthread_mutex_unlock(&engine_lock);

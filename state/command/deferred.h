@@ -55,7 +55,8 @@ struct deferred {
     struct event *wait_list[]; /* held */
 };
 
-/* Results of give_deferred besides OpenCL errors and COMMAND_ABSENT. */
+/* Results of give_deferred besides OpenCL errors and COMMAND_ABSENT. All are positive: the command
+ * stays on the list. */
 #define MARKED      2
 #define PARTS_GIVEN 3
 

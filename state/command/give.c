@@ -431,11 +431,45 @@ static cl_int give_release(struct deferred *deferred)
     return PARTS_GIVEN;
 }
 
-/* In a queue that is tracked each command stays on the list until it has ended, so it
- * needs an event. */
+/* Its end has to be seen: in a queue that is tracked each command stays on the list until then, and
+ * under a power cap the end of a launch lets the next one begin. */
 static bool give_track(struct deferred *deferred)
 {
     return give_make_event(deferred) && event_watch(deferred->event);
+}
+
+/* Its objects are there, or are read where they are, and it goes to the driver as one command. */
+static cl_int give_all(struct deferred *deferred, struct residence *residence,
+                       uint8_t residence_index, cl_event *ret_real)
+{
+    struct command *command = deferred->command;
+    cl_int error = command_ready(command, residence, residence_index);
+    if (error == COMMAND_ABSENT && elsewhere_can(command, residence_index))
+        error = give_elsewhere(deferred, residence, residence_index);
+    if (error == CL_SUCCESS && deferred->event)
+        deferred->event->begun = queue_step(command->queue);
+    if (error == CL_SUCCESS)
+        error = give_whole(deferred, residence, residence_index, deferred->event ? ret_real : NULL);
+    return error < CL_SUCCESS ? give_doubt(deferred, error) : error;
+}
+
+/* The command is the driver's, or ends with @error. */
+static cl_int give_settle(struct deferred *deferred, uint8_t residence_index, cl_int error,
+                          uint64_t given_ns, cl_event real)
+{
+    struct command *command = deferred->command;
+    residency_token_release(command);
+    if (error != CL_SUCCESS && command->ops->cancel)
+        command->ops->cancel(command);
+    if (!deferred->event)
+        return error;
+    if (error != CL_SUCCESS) {
+        event_finish(deferred->event, error);
+        return error;
+    }
+    deferred->event->times[0] = given_ns - deferred->since; /* still DEFERRED, so nobody reads it */
+    event_issued_late(deferred->event, residence_index, real);
+    return deferred->tracked ? PARTS_GIVEN : CL_SUCCESS;
 }
 
 cl_int give_deferred(struct deferred *deferred, struct residence *residence,
@@ -443,8 +477,7 @@ cl_int give_deferred(struct deferred *deferred, struct residence *residence,
 {
     struct command *command = deferred->command;
     cl_event real = NULL;
-    uint64_t given = clock_now_ns();
-    cl_int error = deferred->error;
+    uint64_t given_ns = clock_now_ns();
     if (deferred->given && deferred->held && !atomic_load(&deferred->event->parts->open))
         return give_release(deferred);
     if (deferred->given)
@@ -453,45 +486,15 @@ cl_int give_deferred(struct deferred *deferred, struct residence *residence,
         residency_token_release(command);
         return CL_SUCCESS;
     }
-    if (give_wait_list_failed(deferred))
-        error = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
+    cl_int error = give_wait_list_failed(deferred) ? CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST
+                                                   : deferred->error;
     if (error == CL_SUCCESS && deferred->to < PLACE_HOME && give_to_helper(deferred))
         return PARTS_GIVEN;
-    if (error == CL_SUCCESS && deferred->tracked && !give_track(deferred))
+    if (error == CL_SUCCESS && (deferred->tracked || deferred->paced) && !give_track(deferred))
         error = CL_OUT_OF_HOST_MEMORY;
-    /*
-     * Under a power cap, the end of this launch must be seen, because it lets the next one start.
-     */
-    if (error == CL_SUCCESS && deferred->paced &&
-        (!give_make_event(deferred) || !event_watch(deferred->event)))
-        error = CL_OUT_OF_HOST_MEMORY;
-    if (error == CL_SUCCESS && command->ops->pieces) {
-        error = give_piece_or_end(deferred, residence, residence_index);
-    } else if (error == CL_SUCCESS) {
-        error = command_ready(command, residence, residence_index);
-        if (error == COMMAND_ABSENT && elsewhere_can(command, residence_index))
-            error = give_elsewhere(deferred, residence, residence_index);
-        if (error == CL_SUCCESS && deferred->event)
-            deferred->event->begun = queue_step(command->queue);
-        if (error == CL_SUCCESS)
-            error =
-                give_whole(deferred, residence, residence_index, deferred->event ? &real : NULL);
-        if (error != CL_SUCCESS && error != COMMAND_ABSENT && error != MARKED &&
-            error != PARTS_GIVEN)
-            error = give_doubt(deferred, error);
-    }
-    if (error == COMMAND_ABSENT || error == MARKED || error == PARTS_GIVEN)
-        return error;
-    residency_token_release(command);
-    if (error != CL_SUCCESS && command->ops->cancel)
-        command->ops->cancel(command);
-    if (deferred->event && error == CL_SUCCESS) {
-        deferred->event->times[0] =
-            given - deferred->since; /* still DEFERRED, so nobody reads it */
-        event_issued_late(deferred->event, residence_index, real);
-        return deferred->tracked ? PARTS_GIVEN : error;
-    } else if (deferred->event) {
-        event_finish(deferred->event, error);
-    }
-    return error;
+    if (error == CL_SUCCESS)
+        error = command->ops->pieces ? give_piece_or_end(deferred, residence, residence_index)
+                                     : give_all(deferred, residence, residence_index, &real);
+    return error > CL_SUCCESS ? error
+                              : give_settle(deferred, residence_index, error, given_ns, real);
 }

@@ -267,48 +267,77 @@ static uint64_t window_free_ns(const struct queue *queue, uint64_t work_ns, uint
     return free_ns > now ? free_ns : now;
 }
 
-/* Where @h can be given now: PLACE_WAIT, PLACE_HOME or a helper. With engine_lock. */
-static uint32_t window_place_of(const struct queue *queue, struct deferred *h)
+/* What @h finds before it in its queue. */
+struct before {
+    struct deferred *waits_for; /* the command that has to be done first, or NULL */
+    bool needs_home;            /* it may only run at home, behind what it conflicts with there */
+    bool passes;                /* others that may end later */
+};
+
+static struct before window_before(const struct queue *queue, struct deferred *h)
 {
-    struct pieces *pieces = h->places;
-    bool needs_home = false, passes = false,
-         follows = queue->in_order || h->marks || window_waits_for_all(h->command);
-    if (window_is_behind(h))
-        return PLACE_WAIT;
-    window_note_uses(h);
-    for (struct deferred *e = queue->deferred_first; follows && e != h; e = e->next) {
+    struct before before = {.waits_for = NULL};
+    for (struct deferred *e = queue->deferred_first; e != h; e = e->next) {
         /* A marker is for what the driver was given: copies that pass, too. */
         if (e->given ? event_has_ended(e->event) : h->marks && !e->passes)
             continue;
-        bool home = window_is_at_home(e), ordered = home && !e->held, done = window_is_done(e);
+        bool home = window_is_at_home(e), ordered = window_is_ordered(e);
         window_note_uses(e);
-        bool conflicts = pieces && !done && !(home && needs_home) && window_conflict(e, h);
-        if (!ordered && (!pieces || (!home && conflicts))) {
-            h->behind = e;
-            return PLACE_WAIT;
+        bool conflicts = h->places && !window_is_done(e) && !(home && before.needs_home) &&
+                         window_conflict(e, h);
+        if (!ordered && (!h->places || (!home && conflicts))) {
+            before.waits_for = e;
+            break;
         }
-        passes = passes || !ordered;
-        needs_home = needs_home || conflicts;
+        before.passes = before.passes || !ordered;
+        before.needs_home = before.needs_home || conflicts;
+    }
+    return before;
+}
+
+/* Choose a place for the launch @h. @needs_home: at home it may run at once, elsewhere only when
+ * home is done with what it was given. */
+static uint32_t window_choose(const struct queue *queue, const struct deferred *h,
+                              const struct activity *activity, bool needs_home)
+{
+    uint64_t now = clock_now_ns(), free_ns = window_free_ns(queue, activity->all_ns, now);
+    bool full = activity->ahead >= AHEAD &&
+                window_free_ns(queue, activity->ahead_ns, now) - now >= AHEAD_NS;
+    bool leaves = window_markers == 0 && window_waits_have_ended(h);
+    /* It cannot leave now, nor is home in need of it: nothing is lost by choosing later. */
+    if (full && (needs_home || !leaves || !place_is_any_free()))
+        return PLACE_WAIT;
+    uint64_t leaves_ns = !leaves ? UINT64_MAX : needs_home ? free_ns : 0;
+    uint32_t to = place_decide(h->command, h->places, now, free_ns, leaves_ns);
+    return to == PLACE_HOME && full ? PLACE_WAIT : to;
+}
+
+/* Where @h can be given now: PLACE_WAIT, PLACE_HOME or a helper. With engine_lock. */
+static uint32_t window_place_of(const struct queue *queue, struct deferred *h)
+{
+    struct before before = {.waits_for = NULL};
+    if (window_is_behind(h))
+        return PLACE_WAIT;
+    window_note_uses(h);
+    if (queue->in_order || h->marks || window_waits_for_all(h->command))
+        before = window_before(queue, h);
+    if (before.waits_for) {
+        h->behind = before.waits_for;
+        return PLACE_WAIT;
     }
     struct activity activity = window_activity(queue, h);
     if (activity.away)
         return PLACE_WAIT;
-    needs_home = needs_home || activity.home;
-    h->held = h->visible && pieces && passes;
-    if (!pieces)
-        return PLACE_HOME;
-    uint64_t now = clock_now_ns(), free_ns = window_free_ns(queue, activity.all_ns, now);
-    bool full = activity.ahead >= AHEAD &&
-                window_free_ns(queue, activity.ahead_ns, now) - now >= AHEAD_NS,
-         leaves = window_markers == 0 && window_waits_have_ended(h);
-    /* It cannot leave now, nor is home in need of it: nothing is lost by choosing later. */
-    if (full && (needs_home || !leaves || !place_is_any_free()))
-        return PLACE_WAIT;
-    uint32_t to = place_decide(h->command, pieces, now, free_ns,
-                               !leaves      ? UINT64_MAX
-                               : needs_home ? free_ns
-                                            : 0);
-    return to == PLACE_HOME && full ? PLACE_WAIT : to;
+    h->held = h->visible && h->places && before.passes;
+    return h->places ? window_choose(queue, h, &activity, before.needs_home || activity.home)
+                     : PLACE_HOME;
+}
+
+/* Nothing of its own keeps @h from its device. */
+static bool window_may_begin(const struct queue *queue, struct deferred *h, uint8_t residence_index)
+{
+    return queue->real && window_is_ready(h, residence_index) &&
+           (!power_paces(h->command) || power_admits(false));
 }
 
 static struct deferred *window_pick_placing(struct queue *queue, uint8_t residence_index)
@@ -322,8 +351,7 @@ static struct deferred *window_pick_placing(struct queue *queue, uint8_t residen
             return NULL;
         if (h->given && window_goes_on(queue, h))
             return h;
-        bool ready = !h->given && queue->real && window_is_ready(h, residence_index) &&
-                     (!power_paces(h->command) || power_admits(false));
+        bool ready = !h->given && window_may_begin(queue, h, residence_index);
         /* Out of order, what waits for the program is passed by all that does not. */
         looked += queue->in_order || h->given || (ready && h->places);
         if (h->given)
@@ -345,12 +373,10 @@ struct deferred *window_pick(struct queue *queue, uint8_t residence_index)
     if (UNLIKELY(queue->tracked))
         return window_pick_placing(queue, residence_index);
     for (struct deferred *h = queue->deferred_first; h; h = h->next) {
-        bool first = h == queue->deferred_first;
+        bool in_turn = h == queue->deferred_first || !window_waits_for_all(h->command);
         if (!h->left &&
             (h->given ? window_goes_on(queue, h)
-                      : queue->real && !h->issuing && window_is_ready(h, residence_index) &&
-                            (first || !window_waits_for_all(h->command)) &&
-                            (!power_paces(h->command) || power_admits(false))))
+                      : !h->issuing && in_turn && window_may_begin(queue, h, residence_index)))
             return h;
         if (queue->in_order || h->command->ops->blocks_later)
             return NULL;
