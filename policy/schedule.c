@@ -61,12 +61,51 @@ static uint64_t schedule_least(const struct schedule_launch *launch,
     return least;
 }
 
+/* What the objective counts of a launch that ends at @end_ns; UINT64_MAX: it may not run there.
+ * @due_ns: until then it is not late. */
+static uint64_t schedule_counts(const struct schedule_launch *launch,
+                                const struct schedule_candidate *candidate, uint64_t end_ns,
+                                uint64_t due_ns)
+{
+    uint64_t late = end_ns > due_ns ? end_ns - due_ns : 0, energy = candidate->energy_uj;
+
+    if (!candidate->run_ns)
+        return UINT64_MAX;
+    if (launch->objective == SCHEDULE_TIME)
+        return end_ns;
+    if (!energy || (launch->objective == SCHEDULE_ENERGY_AT_NO_LOSS && late))
+        return UINT64_MAX;
+    return launch->objective == SCHEDULE_ENERGY
+               ? schedule_sum(energy, schedule_energy(launch->idle_mw, late))
+               : energy;
+}
+
+/* Of two candidates that cost the same: home, or what is better by what the objective does not
+ * count. */
+static bool schedule_breaks_tie(const struct schedule_launch *launch,
+                                const struct schedule_candidate *candidates, const uint64_t *ends,
+                                uint32_t one, uint32_t other)
+{
+    uint64_t energy = candidates[one].energy_uj;
+
+    if (one == launch->home || other == launch->home)
+        return one == launch->home;
+    return launch->objective == SCHEDULE_TIME ? energy && energy < candidates[other].energy_uj
+                                              : ends[one] < ends[other];
+}
+
+/* Where home cannot be compared, nothing is known to be better. */
+static bool schedule_home_is_known(const struct schedule_launch *launch,
+                                   const struct schedule_candidate *home)
+{
+    return home->run_ns && (launch->objective == SCHEDULE_TIME || home->energy_uj);
+}
+
 struct schedule_choice schedule_choose(const struct schedule_launch *launch,
                                        const struct schedule_candidate *candidates, uint32_t count)
 {
-    uint64_t ends[SCHEDULE_CANDIDATES] = {0}, due = launch->due_ns;
+    uint64_t ends[SCHEDULE_CANDIDATES] = {0}, earliest = UINT64_MAX, best_cost = UINT64_MAX;
     uint32_t open = 0, best = SCHEDULE_NONE, home = launch->home;
-    uint64_t earliest = UINT64_MAX, best_cost = UINT64_MAX;
 
     count = count < SCHEDULE_CANDIDATES ? count : SCHEDULE_CANDIDATES;
     for (uint32_t i = 0; i < count; i++) {
@@ -83,30 +122,14 @@ struct schedule_choice schedule_choose(const struct schedule_launch *launch,
             .candidate = SCHEDULE_NONE,
             .least_mw = least};
     }
+    uint64_t due = schedule_later(launch->due_ns, earliest);
     bool home_open = home < count && open & 1u << home;
-    /* Where the home device cannot be compared, nothing is known to be better. */
-    bool known = !home_open || (candidates[home].run_ns &&
-                                (launch->objective == SCHEDULE_TIME || candidates[home].energy_uj));
-    due = schedule_later(due, earliest);
+    bool known = !home_open || schedule_home_is_known(launch, &candidates[home]);
     for (uint32_t i = 0; i < count && known; i++) {
-        const struct schedule_candidate *candidate = &candidates[i];
-        if (!(open & 1u << i) || !candidate->run_ns)
-            continue;
-        uint64_t late = ends[i] > due ? ends[i] - due : 0, cost = candidate->energy_uj;
-        if (launch->objective == SCHEDULE_TIME)
-            cost = ends[i];
-        else if (!cost || (launch->objective == SCHEDULE_ENERGY_AT_NO_LOSS && late))
-            continue;
-        else if (launch->objective == SCHEDULE_ENERGY)
-            cost = schedule_sum(cost, schedule_energy(launch->idle_mw, late));
-        bool better = cost < best_cost;
-        if (cost == best_cost && best != SCHEDULE_NONE && best != home) {
-            uint64_t other = candidates[best].energy_uj;
-            better = i == home || (launch->objective == SCHEDULE_TIME
-                                       ? candidate->energy_uj && candidate->energy_uj < other
-                                       : ends[i] < ends[best]);
-        }
-        if (better || best == SCHEDULE_NONE) {
+        uint64_t cost =
+            open & 1u << i ? schedule_counts(launch, &candidates[i], ends[i], due) : UINT64_MAX;
+        if (cost < best_cost || (cost == best_cost && best != SCHEDULE_NONE &&
+                                 schedule_breaks_tie(launch, candidates, ends, i, best))) {
             best = i;
             best_cost = cost;
         }

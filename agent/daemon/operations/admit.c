@@ -135,6 +135,35 @@ static void admit_share_room(struct operation *op, unsigned vdevs, uint64_t room
     }
 }
 
+/* True, with the reason, when its user may not have as much. */
+static bool admit_is_beyond_user(const struct agent *agent, const struct program *program,
+                                 uint64_t bytes, char *ret_error, size_t size)
+{
+    uint64_t left = program_user_left(agent, program);
+    char needs[32], has[32];
+    if (bytes <= left)
+        return false;
+    bytes_text(bytes, needs, sizeof(needs));
+    bytes_text(left, has, sizeof(has));
+    snprintf(ret_error, size,
+             "program %s (pid %d) needs %s, and the configuration lets its user have %s more "
+             "(\"users\")",
+             program->name, (int)program->pid, needs, has);
+    return true;
+}
+
+/* Where more is free, grant a little more: the next allocations need no request. */
+static void admit_round_up(struct operation *op, const struct ledger_device *device, unsigned vdevs,
+                           uint64_t free_bytes)
+{
+    unsigned shares = (unsigned)__builtin_popcount(vdevs);
+    shares = shares > SHARES_LEAST ? shares : SHARES_LEAST;
+    uint64_t more = ledger_initial(device) / shares;
+    for (uint32_t i = 0; i < op->program->vdev_count && more <= free_bytes / shares; i++)
+        if (vdevs & (1u << i))
+            op->grants[i] += more;
+}
+
 int admit_request(struct agent *agent, struct operation *op, const struct inventory_entry *target,
                   char *ret_error, size_t size)
 {
@@ -156,32 +185,19 @@ int admit_request(struct agent *agent, struct operation *op, const struct invent
         least += program->vdevs[i].least < want ? program->vdevs[i].least : want;
     }
     uint64_t room = ledger_free(device) + (vdevs ? admit_left_behind(program, index) : 0);
-    uint64_t quota = limits_quota(agent, program, vdevs), left = program_user_left(agent, program);
+    uint64_t quota = limits_quota(agent, program, vdevs);
     bool spills = admit_may_spill(program, vdevs);
-    if (room > left && wanted > left && (!spills || least > left)) {
-        char needs[32], has[32];
-        bytes_text(spills ? least : wanted, needs, sizeof(needs));
-        bytes_text(left, has, sizeof(has));
-        snprintf(ret_error, size,
-                 "program %s (pid %d) needs %s, and the configuration lets its user have %s more "
-                 "(\"users\")",
-                 program->name, (int)program->pid, needs, has);
+    if (room > program_user_left(agent, program) &&
+        admit_is_beyond_user(agent, program, spills ? least : wanted, ret_error, size))
         return -ENOSPC;
-    }
     room = spills && room > quota ? quota : room;
     if (wanted > room && (!spills || least > room)) {
         admit_refuse(agent, op, index, wanted, least, ret_error, size);
         return -ENOSPC;
     }
     admit_share_room(op, vdevs, room, wanted, least);
-    /* Where more is free, grant a little more: the next allocations need no request. */
-    unsigned shares = (unsigned)__builtin_popcount(vdevs);
-    shares = shares > SHARES_LEAST ? shares : SHARES_LEAST;
-    for (uint32_t i = 0; i < program->vdev_count && wanted <= room; i++) {
-        uint64_t more = ledger_initial(device) / shares;
-        if (vdevs & (1u << i) && more <= (room - wanted) / shares)
-            op->grants[i] += more;
-    }
+    if (wanted <= room)
+        admit_round_up(op, device, vdevs, room - wanted);
     for (uint32_t i = 0; i < program->vdev_count && !op->asked.dry_run; i++)
         if (vdevs & (1u << i))
             ledger_keep(ledger, &program->vdevs[i].entry, index, op->grants[i]);

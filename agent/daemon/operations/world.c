@@ -185,6 +185,41 @@ static void world_put_visits(const struct group *group, struct policy_visits *re
     }
 }
 
+/* What the virtual devices of the group have and want, all together. */
+static void world_put_vdevs(const struct group *group, struct policy_program *row)
+{
+    uint64_t held = 0;
+    for (unsigned i = 0; i < group->program->vdev_count; i++) {
+        const struct program_device *vdev = &group->program->vdevs[i];
+        if (!(group->vdevs & (1u << i)))
+            continue;
+        held += vdev->device_bytes;
+        row->granted += ledger_reserved(&vdev->entry);
+        row->wanted += vdev->wanted;
+        row->least = row->least > vdev->least ? row->least : vdev->least;
+        row->busy += vdev->busy;
+        row->pinned = row->pinned || vdev->pinned[0];
+        if (!vdev->limited) {
+            row->ways &= ~(unsigned)POLICY_SPILL;
+            row->least = row->wanted;
+        }
+    }
+    if (held > row->wanted)
+        row->wanted = held; /* The program has not reported yet what it wants. */
+}
+
+/* Make program @index one of those on its device. */
+static void world_put_resident(struct agent *agent, struct world *world, uint32_t index)
+{
+    struct policy_program *row = &world->programs[index];
+    struct policy_device *on = &world->devices[row->device];
+    row->next = on->first;
+    on->first = index;
+    on->residents++;
+    on->busy += row->busy;
+    agent->ledger.devices[row->device].used_ms = uv_now(&agent->loop);
+}
+
 static void world_put_group(struct agent *agent, struct world *world, const struct group *group,
                             uint32_t device)
 {
@@ -231,24 +266,7 @@ static void world_put_group(struct agent *agent, struct world *world, const stru
     world_put_visits(group, &world->visits[index]);
     row->peak = costs_peak(agent, program->uid, program->name) / program->vdev_count *
                 (unsigned)__builtin_popcount(group->vdevs);
-    uint64_t held = 0;
-    for (unsigned i = 0; i < program->vdev_count; i++) {
-        const struct program_device *vdev = &program->vdevs[i];
-        if (!(group->vdevs & (1u << i)))
-            continue;
-        held += vdev->device_bytes;
-        row->granted += ledger_reserved(&vdev->entry);
-        row->wanted += vdev->wanted;
-        row->least = row->least > vdev->least ? row->least : vdev->least;
-        row->busy += vdev->busy;
-        row->pinned = row->pinned || vdev->pinned[0];
-        if (!vdev->limited) {
-            row->ways &= ~(unsigned)POLICY_SPILL;
-            row->least = row->wanted;
-        }
-    }
-    if (held > row->wanted)
-        row->wanted = held; /* The program has not reported yet what it wants. */
+    world_put_vdevs(group, row);
     if (program->managed.withholds && !pending) {
         /* It was asked for memory and returned none. */
         row->ways &= ~(unsigned)POLICY_SPILL;
@@ -262,14 +280,8 @@ static void world_put_group(struct agent *agent, struct world *world, const stru
     }
     world_put_times(agent, group, pending, row);
     world_put_exclusions(agent, world, group, row->device, barred);
-    if (row->device != POLICY_NONE) {
-        struct policy_device *on = &world->devices[row->device];
-        row->next = on->first;
-        on->first = index;
-        on->residents++;
-        on->busy += row->busy;
-        agent->ledger.devices[row->device].used_ms = uv_now(&agent->loop);
-    }
+    if (row->device != POLICY_NONE)
+        world_put_resident(agent, world, index);
 }
 
 /** Virtual devices on one device share their grants: to the policy they are one program. */
