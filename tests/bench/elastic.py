@@ -3,6 +3,7 @@
 
   elastic.py [--vendors NAME,...] [--from DEVICE] [--over DEVICE,...] [--launches N] [--slice MS]
              [--stays] [--program FILE] [-- ARGUMENT...]
+  elastic.py --scenarios [--launches N] [--slice MS] [--program FILE] [-- ARGUMENT...]
 
 One program, its launches in pieces: on --from alone; on --over as well; and on --from alone again,
 with a non-blocking move to the first of --over in the middle of one. Of the first two the median
@@ -10,6 +11,11 @@ seconds of a launch, the first one apart, and their ratio; of the last, which --
 launches took, as a ratio to the first. Every word of the results is checked by the program (longlaunch).
 `--vendors paced` is three emulated devices that take a time of their own for each work-item: equal
 ones, gpu0 and gpu1, and cpu0 of half their speed.
+
+`--scenarios` is the figure of A. Vaishnav, K. D. Pham, D. Koch: Live Migration for OpenCL FPGA Accelerators (FPT 2018) that
+has an equally busy target, a busier and a less busy one, for blocking and non-blocking moves and for elastic launches, on
+these devices: how much less time all launches take than on the device where they begin. Published is
+what moves to a less busy node gain.
 """
 
 import argparse
@@ -28,8 +34,8 @@ PATIENCE_SECONDS = 300
 MOVED = 2  # so many launches are over before
 
 
-def launches(lab, options, over=None, move_to=None):
-    """Seconds that each launch takes."""
+def launches(lab, options, over=None, move_to=None, how=("--non-blocking",)):
+    """Seconds that each launch takes; moved in the middle of one."""
     output, number = lab.path("stdout"), time.monotonic_ns()
     until = lab.path(f"until-{number}")
     command = lab.run_command("elastic", options.device)
@@ -43,8 +49,7 @@ def launches(lab, options, over=None, move_to=None):
             took = [float(text) for text in re.findall(r"^pieces (.*)$", file.read(), re.M)]
         if move_to and len(took) == MOVED:
             time.sleep(took[-1] / 2)
-            status, answer = lab.control("move", str(process.pid), move_to, "--non-blocking",
-                                         "--json")
+            status, answer = lab.control("move", str(process.pid), move_to, *how, "--json")
             if status != DONE:
                 sys.exit(f"elastic.py: {answer}")
             move_to = None
@@ -59,6 +64,20 @@ def launches(lab, options, over=None, move_to=None):
     return took[:options.launches]
 
 
+SCENARIOS = (("equally busy", "gpu0", "gpu1"), ("busier", "gpu0", "cpu0"), ("less busy", "cpu0", "gpu0"))
+PUBLISHED_GAINS = "17 to 37.5 %"
+
+
+def scenarios(lab, options):
+    print("| target | blocking | non-blocking | elastic | published |\n|---|---|---|---|---|")
+    for name, options.device, target in SCENARIOS:
+        alone = sum(launches(lab, options))
+        gains = [100 * (1 - sum(launches(lab, options, **how)) / alone)
+                 for how in ({"move_to": target, "how": ()}, {"move_to": target}, {"over": target})]
+        print(f"| {name} ({options.device} to {target}) | " + " | ".join(f"{gain:.1f} %" for gain in gains)
+              + f" | {PUBLISHED_GAINS if name == 'less busy' else ''} |", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--reseat", help="the reseat command")
@@ -68,6 +87,7 @@ def main():
     parser.add_argument("--launches", type=int, default=6)
     parser.add_argument("--slice", default="10")
     parser.add_argument("--stays", action="store_true", help="no move: --over may be slow")
+    parser.add_argument("--scenarios", action="store_true", help="a table of targets and forms")
     parser.add_argument("--program", help="longlaunch")
     parser.add_argument("arguments", nargs="*",
                         default=["--items", "1638400", "--mib", "1", "--loops", "1"])
@@ -78,6 +98,9 @@ def main():
     options.program = options.program or os.path.join(programs, "longlaunch")
     os.environ.setdefault("EMU_LIBRARY", os.path.join(tests, "emu", "libreseat-emu.so"))
     with Lab(options.vendors.split(","), reseat) as lab:
+        if options.scenarios:
+            scenarios(lab, options)
+            return
         alone = launches(lab, options)
         over = launches(lab, options, over=options.over)
         moved = [] if options.stays else launches(
