@@ -21,6 +21,21 @@ from lab import Lab, find_reseat  # noqa: E402
 
 SECONDS = 600
 VIDEO = ["ffmpeg", "-v", "error", "-y", "-f", "lavfi", "-i", "testsrc2=size=1920x1080:rate=25", "-frames:v", "50"]
+# Argon: as many atoms as a small protein in water has.
+OPENMM = """
+import openmm
+side, apart = 24, 0.4
+system, force = openmm.System(), openmm.NonbondedForce()
+force.setNonbondedMethod(openmm.NonbondedForce.CutoffPeriodic)
+system.setDefaultPeriodicBoxVectors(*[[side * apart * (i == j) for i in range(3)] for j in range(3)])
+for _ in range(side ** 3):
+    system.addParticle(39.9)
+    force.addParticle(0, 0.34, 0.98)
+system.addForce(force)
+context = openmm.Context(system, openmm.VerletIntegrator(0.002), openmm.Platform.getPlatformByName("OpenCL"))
+context.setPositions([[apart * (i // side ** j % side) for j in range(3)] for i in range(side ** 3)])
+context.getIntegrator().step(10)
+"""
 
 
 def programs(folder):
@@ -41,6 +56,7 @@ def programs(folder):
         "hashcat": (["hashcat", "--force", "--potfile-disable", "--self-test-disable", "-m", "0", "-a", "3", "-n", "1",
                      "-u", "64", "--runtime", "5", "0" * 32, "?l?l?l?l?l?l"], None),
         "clblast-test": (["clblast_test_xgemm"], None),
+        "openmm": (["/usr/bin/python3", "-c", OPENMM], None),
         "darktable": (["darktable-cli", picture, os.path.join(folder, "out.png"), "--core", "--configdir",
                        os.path.join(folder, "darktable"), "--conf", "opencl=TRUE"], make_picture),
         "clpeak": (["clpeak", "--global-bandwidth"], None),
