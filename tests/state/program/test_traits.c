@@ -58,6 +58,11 @@ Test(traits, ids_within_a_group_and_global_ones_need_nothing)
          "kernel void k(global int *a) { a[get_global_id(0)] = 1; }"},
         {"kernel void k(global float *a, local float *l) { for (int i = 0; i < 9; i++) {"
          " l[get_local_id(0)] = a[i]; barrier(CLK_LOCAL_MEM_FENCE); } }"},
+        {"#define\nkernel void k(global int *a) { a[0] = 1; }"},
+        {"#define API\nAPI void other(global int *a) { a[0] = get_group_id(0); }\n"
+         "API kernel void k(global int *a) { a[get_global_id(0)] = 1; }"},
+        {"volatile int f(void) { return 1; }\n"
+         "kernel void k(global int *a, int n) { while (n) n--; a[0] = f(); }"},
     };
     expect_cut(samples, COUNT(samples), false);
 }
@@ -70,6 +75,8 @@ Test(traits, places_in_the_launch_are_seen_through_calls_and_macros)
         {"kernel void k(global int *a) { a[0] = get_global_size(2); }"},
         {"kernel void k(global int *a) { a[0] = get_global_offset(0); }"},
         {"kernel void k(global int *a) { a[get_global_linear_id()] = 0; }"},
+        {"size_t (g)(void) { return get_group_id(0); }\nkernel void k(global int *a) { a[g()] = 0; "
+         "}"},
         {"size_t g(void) { return get_group_id(0); }\nsize_t f(void) { return g(); }\n"
          "kernel void k(global int *a) { a[f()] = 0; }"},
         {"#define B get_group_id(0)\n#define A (B)\nkernel void k(global int *a) { a[A] = 0; }"},
@@ -267,6 +274,7 @@ Test(traits, waiting_is_seen_behind_other_names)
 {
     static const struct sample samples[] = {
         {"typedef volatile int vint;\nkernel void k(global vint *a) { while (!*a) ; }"},
+        {"typedef volatile int one, two;\nkernel void k(global two *a) { while (!*a) ; }"},
         {"typedef volatile int vint;\ntypedef vint flag __attribute__((aligned(4)));\n"
          "kernel void k(global flag *a) { while (!*a) ; }"},
         {"#define SHARED volatile global int *\nkernel void k(SHARED a) { while (!*a) ; }"},
@@ -453,6 +461,8 @@ Test(traits, what_cannot_be_read_is_not_cut)
     static const struct sample broken[] = {
         {"#if A\nkernel void k(int a) {\n#else\nkernel void k(long a) {\n#endif\n}"},
         {"kernel void k(int a) { } }"},
+        {"struct s f(struct s a) { return a; }\n#define K kernel void k(global int *a)\n"
+         "K { a[get_group_id(0)] = 1; }"},
         {"int seen(a) global int *a; { return atomic_or(a, 0); }\n"
          "kernel void k(global int *a) { while (!seen(a)) ; }"},
         {"#define DEFINE(name, what) int name(global int *a) { what; }\n"
@@ -543,6 +553,26 @@ Test(traits, calls_that_go_deep_are_not_followed)
     /* And what a kernel does call, however much there is. */
     snprintf(kernel, LINE, "kernel void k() { f%d(0); }", 150);
     expect_cut(&deep, 1, false);
+}
+
+/* A copy of the bytes on another device would miss what the groups there do to the same word. */
+Test(traits, what_groups_do_together_stays_on_one_device)
+{
+    static const struct sample staying[] = {
+        {"kernel void k(global int *a) { atomic_inc(a); }"},
+        {"kernel void k(volatile global int *a) { a[get_global_id(0)] = 1; }"},
+        {"kernel void k(global int *a) { printf(\"%d\", a[0]); }"},
+        {"#define SAY(x) printf(\"%d\", x)\nvoid say(int x) { SAY(x); }\n"
+         "kernel void k(global int *a) { say(a[0]); }"},
+    };
+    static const struct sample leaving[] = {
+        {"kernel void k(global int *a) { a[get_global_id(0)] = 1; }"},
+        {"void say(int x) { printf(\"%d\", x); }\nkernel void k(global int *a) { a[0] = 1; }"},
+    };
+    for (size_t i = 0; i < COUNT(staying); i++)
+        cr_expect_not_null(traits_of(staying[i].source, "").stays, "%s", staying[i].source);
+    for (size_t i = 0; i < COUNT(leaving); i++)
+        cr_expect_null(traits_of(leaving[i].source, "").stays, "%s", leaving[i].source);
 }
 
 Test(traits, il_is_not_cut_and_neither_is_what_was_linked_with_it)
