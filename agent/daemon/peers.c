@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "state/base/cleanup.h"
 #include "state/base/files/access.h"
 
 #define BACKLOG    128
@@ -352,22 +353,45 @@ int peers_connect(struct agent *agent, uid_t uid, const gid_t *groups, size_t co
     return -EAGAIN;
 }
 
+/** Not uv_pipe_bind(): when such a pipe is closed, libuv removes the file of that name, even if it
+ * is another agent's by then. */
+static int peers_bind(struct agent *agent, int *ret_fd)
+{
+    const char *path = agent->paths.socket;
+    CLEANUP(cleanup_close) int fd = -1;
+
+    unlink(path);
+    int error = access_listen(path, SOCK_STREAM, BACKLOG, &fd);
+    if (error)
+        return error;
+    if (lstat(path, &agent->bound) || chmod(path, agent_is_shared(agent) ? 0666 : 0600))
+        return -errno;
+    *ret_fd = fd;
+    fd = -1;
+    return 0;
+}
+
 int peers_listen(struct agent *agent)
 {
-    int error = uv_pipe_init(&agent->loop, &agent->listener, 0);
+    int fd = agent->passed, error = uv_pipe_init(&agent->loop, &agent->listener, 0);
 
     if (error)
         return error;
     agent->listener.data = agent;
-    if (agent->passed) {
-        error = uv_pipe_open(&agent->listener, agent->passed);
-    } else {
-        unlink(agent->paths.socket);
-        error = uv_pipe_bind(&agent->listener, agent->paths.socket);
-        if (!error && chmod(agent->paths.socket, agent_is_shared(agent) ? 0666 : 0600))
-            error = -errno;
-    }
+    error = agent->passed ? 0 : peers_bind(agent, &fd);
+    error = error ? error : uv_pipe_open(&agent->listener, fd);
     return error ? error : uv_listen((uv_stream_t *)&agent->listener, BACKLOG, peers_connected);
+}
+
+bool peers_can_connect(const struct agent *agent)
+{
+    struct stat now;
+
+    if (agent->passed)
+        return true;
+    if (lstat(agent->paths.socket, &now))
+        return errno != ENOENT && errno != ENOTDIR;
+    return now.st_dev == agent->bound.st_dev && now.st_ino == agent->bound.st_ino;
 }
 
 void peers_sweep(struct agent *agent)

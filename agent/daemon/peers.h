@@ -60,6 +60,8 @@ void peers_configure(struct agent *agent);
 
 /** Start to accept connections on the agent's socket. Returns 0 or -errno. */
 MUST_CHECK int peers_listen(struct agent *agent);
+/** False when the agent's socket was removed, or replaced by another one: nobody can connect. */
+bool peers_can_connect(const struct agent *agent);
 
 /**
  * Connect to this agent itself, for @uid as a member of @groups: what is sent has that user's

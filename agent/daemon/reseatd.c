@@ -51,6 +51,12 @@ static void reseatd_on_sweep(uv_timer_t *timer)
     govern_tick(agent);
     costs_tick(agent);
     metrics_tick(agent);
+    if (!agent->stopping && !peers_can_connect(agent)) {
+        agent_log("%s was removed or replaced: stopping, as no command reaches this agent; "
+                  "programs go on without an agent, or with the next one",
+                  agent->paths.socket);
+        agent_stop(agent);
+    }
     if (agent->watchdog_ms && uv_now(&agent->loop) >= agent->watchdog_due_ms) {
         agent->watchdog_due_ms = uv_now(&agent->loop) + agent->watchdog_ms / 3;
         service_notify("WATCHDOG=1");

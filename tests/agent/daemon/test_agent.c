@@ -1,8 +1,11 @@
 #include "tests/support/cases.h"
+#include <errno.h>
 #include <jansson.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include "agent/config/paths.h"
+#include "agent/config/process.h"
 #include "tests/agent/harness.h"
 
 TestSuite(agent, .init = harness_init, .fini = harness_finish, .timeout = 120);
@@ -77,6 +80,46 @@ Test(agent, a_program_that_has_not_called_opencl_is_starting_also_for_the_next_a
     harness_says(RESEAT("move", "late", "cpu1"), 0, "will start on cpu1");
     cr_assert(harness_state("late", "running", 5000));
     cr_assert(harness_prints("ps", NULL, "cpu1", 5000), "%s", RESEAT("ps")->out);
+}
+
+/** Wait until a process that is no child of ours has ended. */
+static bool agent_ends(pid_t pid, unsigned ms)
+{
+    uint64_t start;
+
+    for (unsigned i = 0; i < ms / 20; i++) {
+        if (process_start_time(pid, &start) == -ESRCH)
+            return true;
+        usleep(20000);
+    }
+    return false;
+}
+
+Test(agent, one_that_no_command_reaches_ends_and_leaves_its_programs_to_the_next)
+{
+    char gone[PATH_MAX];
+    struct paths paths;
+
+    harness_start("app", "done");
+    pid_t first = harness_agent();
+    cr_assert_eq(paths_find(&paths), 0);
+    cr_assert_eq(kill(first, SIGSTOP), 0);
+    cr_assert_eq(paths_join(harness_folder(), "gone", gone), 0);
+    cr_assert_eq(rename(paths.folder, gone), 0);
+    cr_assert_eq(RESEAT("agent", "start")->status, 0);
+    pid_t second = harness_agent();
+    cr_assert_neq(second, first);
+    cr_assert_eq(kill(first, SIGCONT), 0);
+    cr_expect(agent_ends(first, 5000), "nobody can end it");
+    cr_expect(harness_state("app", "running", 5000), "%s", RESEAT("ps")->out);
+    /* What the second one listens on is not the first one's to remove. */
+    cr_expect_eq(harness_agent(), second);
+    cr_expect_eq(RESEAT("move", "app", "cpu1")->status, 0);
+
+    cr_assert_eq(unlink(paths.socket), 0);
+    cr_expect(agent_ends(second, 5000), "nobody can end the second one");
+    cr_expect_eq(RESEAT("agent", "start")->status, 0);
+    cr_expect(harness_state("app", "running", 5000), "%s", RESEAT("ps")->out);
 }
 
 Test(agent, a_child_after_fork_is_a_program_of_its_own)
