@@ -16,6 +16,7 @@
 #include "agent/daemon/servers/servers.h"
 #include "agent/daemon/service.h"
 #include "state/base/files/access.h"
+#include "state/base/files/file.h"
 #include "state/base/option_rows.h"
 
 /*
@@ -338,6 +339,8 @@ static int reseatd_serve(const struct arguments *arguments)
 int main(int argc, char **argv)
 {
     struct arguments arguments;
+
+    file_hold_standard();
     int status =
         reseatd_arguments_init(&arguments, argc) ? 1 : reseatd_parse(&arguments, argc, argv);
 

@@ -122,6 +122,32 @@ Test(agent, one_that_no_command_reaches_ends_and_leaves_its_programs_to_the_next
     cr_expect(harness_state("app", "running", 5000), "%s", RESEAT("ps")->out);
 }
 
+/* What is printed must not get into a file or connection that got the number of a closed one. */
+Test(agent, nothing_of_ours_gets_the_number_of_a_closed_standard_descriptor)
+{
+    char path[64], file[PATH_MAX];
+
+    cr_assert_eq(setenv("RUN", harness_reseat(), 1), 0);
+    cr_assert_eq(setenv("AGENT", getenv("TEST_RESEATD"), 1), 0);
+    pid_t pid = harness_spawn("/bin/sh", "-c", "exec \"$AGENT\" <&- >&- 2>&-", NULL);
+    for (int i = 0; i < 100 && access(harness_path("run/reseat/agent.sock"), F_OK); i++)
+        usleep(20000);
+    for (int fd = 0; fd <= 2; fd++) {
+        snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, fd);
+        ssize_t length = readlink(path, file, sizeof(file) - 1);
+        file[length > 0 ? length : 0] = '\0';
+        cr_expect_str_eq(file, "/dev/null");
+    }
+    /* A program that is run has them closed, as it would without us. */
+    harness_ends(
+        harness_run("/bin/sh", "-c", "exec \"$RUN\" run sh -c 'test ! -e /proc/$$/fd/0' <&-", NULL),
+        0);
+    cr_assert_eq(RESEAT("limit", "cpu0", "--memory", "1MiB")->status, 0); /* An event. */
+    cr_expect_eq(harness_run("/bin/sh", "-c", "exec \"$RUN\" events >&-", NULL)->status, 1);
+    cr_expect_eq(RESEAT("agent", "stop")->status, 0);
+    cr_expect_eq(harness_wait(pid), 0);
+}
+
 Test(agent, a_child_after_fork_is_a_program_of_its_own)
 {
     setenv("FAKE_MOVE", "done", 1);
