@@ -102,6 +102,7 @@ struct agent {
     char programs_folder[PATH_MAX];
     struct peer *peers;
     unsigned peer_count;
+    unsigned peers_max; /**< Connections of all but root. */
     uint64_t connected; /**< Number of peers that have ever connected. */
     struct program *programs;
     unsigned next_program;

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,10 +14,12 @@
 #include "state/base/cleanup.h"
 #include "state/base/files/access.h"
 
-#define BACKLOG    128
-#define PEERS_MAX  4096
-#define UNSENT_MAX (16u << 20)
-#define SILENT_MS  10000
+#define BACKLOG   128
+#define PEERS_MAX 4096
+/* Descriptors that are kept for files, helpers, scrapers and connections of root. */
+#define DESCRIPTORS_OTHER 256
+#define UNSENT_MAX        (16u << 20)
+#define SILENT_MS         10000
 /* Limits for each user but root and the agent's own: connections, and unhandled bytes. */
 #define PEERS_USER_MAX 512
 #define BYTES_USER_MAX (64u << 20)
@@ -303,8 +306,8 @@ static bool peers_begin(struct peer *peer)
 
     for (const struct peer *other = agent->peers; other; other = other->next)
         own += other->uid == peer->uid;
-    if (peer->uid != 0 &&
-        (agent->peer_count > PEERS_MAX || (!peer_may(peer, RIGHT_AGENT) && own > PEERS_USER_MAX)))
+    if (peer->uid != 0 && (agent->peer_count > agent->peers_max ||
+                           (!peer_may(peer, RIGHT_AGENT) && own > PEERS_USER_MAX)))
         return false;
     return !uv_read_start((uv_stream_t *)&peer->pipe, peers_give_buffer, peers_receive);
 }
@@ -353,6 +356,27 @@ int peers_connect(struct agent *agent, uid_t uid, const gid_t *groups, size_t co
     return -EAGAIN;
 }
 
+/** Allow as many connections as there are descriptors for, after more were asked for: without any
+ * left, no command would reach the agent, and it could start no helper. */
+static unsigned peers_allow_descriptors(void)
+{
+    const rlim_t needed = PEERS_MAX + DESCRIPTORS_OTHER;
+    struct rlimit limit, wish;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= needed)
+        return PEERS_MAX;
+    wish = limit;
+    wish.rlim_cur = needed < limit.rlim_max ? needed : limit.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &wish) == 0)
+        limit = wish;
+    if (limit.rlim_cur >= needed)
+        return PEERS_MAX;
+    rlim_t others = limit.rlim_cur / 2 < DESCRIPTORS_OTHER ? limit.rlim_cur / 2 : DESCRIPTORS_OTHER;
+    agent_log("the limit of open files (ulimit -n) is %llu: there is room for %llu connections",
+              (unsigned long long)limit.rlim_cur, (unsigned long long)(limit.rlim_cur - others));
+    return (unsigned)(limit.rlim_cur - others);
+}
+
 /** Not uv_pipe_bind(): when such a pipe is closed, libuv removes the file of that name, even if it
  * is another agent's by then. */
 static int peers_bind(struct agent *agent, int *ret_fd)
@@ -378,6 +402,7 @@ int peers_listen(struct agent *agent)
     if (error)
         return error;
     agent->listener.data = agent;
+    agent->peers_max = peers_allow_descriptors();
     error = agent->passed ? 0 : peers_bind(agent, &fd);
     error = error ? error : uv_pipe_open(&agent->listener, fd);
     return error ? error : uv_listen((uv_stream_t *)&agent->listener, BACKLOG, peers_connected);
