@@ -103,6 +103,8 @@ struct agent {
     struct peer *peers;
     unsigned peer_count;
     unsigned peers_max; /**< Connections of all but root. */
+    uv_timer_t turns;   /**< Active while a peer yields. */
+    uint64_t turn;
     uint64_t connected; /**< Number of peers that have ever connected. */
     struct program *programs;
     unsigned next_program;

@@ -31,6 +31,7 @@ void agent_stop(struct agent *agent)
         uv_process_kill(&agent->devices.lister, SIGKILL);
     servers_stop(agent);
     agent_stop_close_if_open((uv_handle_t *)&agent->listener);
+    agent_stop_close_if_open((uv_handle_t *)&agent->turns);
     agent_stop_close_if_open((uv_handle_t *)&agent->terminate[0]);
     agent_stop_close_if_open((uv_handle_t *)&agent->terminate[1]);
     agent_stop_close_if_open((uv_handle_t *)&agent->hangup);

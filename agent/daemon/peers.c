@@ -23,6 +23,10 @@
 /* Limits for each user but root and the agent's own: connections, and unhandled bytes. */
 #define PEERS_USER_MAX 512
 #define BYTES_USER_MAX (64u << 20)
+/* Time after which a connection with further requests lets the others have theirs handled. */
+#define TURN_NS 250000u
+/* Not 0: such a timer, started by its own callback, would be called again at once. */
+#define NEXT_TURN_MS 1
 /* Bytes that one connection may hold without counting against its user's limit. */
 #define BYTES_SMALL (64u << 10)
 
@@ -166,9 +170,26 @@ void peer_error(struct peer *peer, const char *code, const char *format, ...)
     peer_send(peer, &frame);
 }
 
+static void peers_on_turn(uv_timer_t *timer);
+
+/** Let the other connections go first. Meanwhile nothing is read from @peer, so its sender waits.
+ */
+static void peers_yield(struct peer *peer)
+{
+    struct agent *agent = peer->agent;
+
+    peer->yields = true;
+    peer->turn = agent->turn;
+    uv_read_stop((uv_stream_t *)&peer->pipe);
+    if (!uv_is_active((uv_handle_t *)&agent->turns))
+        uv_timer_start(&agent->turns, peers_on_turn, NEXT_TURN_MS, 0);
+}
+
 /** Handle the frames that have been received, until one of them has to wait. */
 static void peers_drain(struct peer *peer)
 {
+    uint64_t until = uv_hrtime() + TURN_NS;
+
     while (!peer->closing && !peer->broken && !peer->is_pending) {
         struct message message;
         int got = frame_reader_next(&peer->reader, &message);
@@ -183,6 +204,31 @@ static void peers_drain(struct peer *peer)
         }
         peer->agent->events->message(peer, &message);
         message_finish(&message);
+        if (!peer->closing && !peer->is_pending && uv_hrtime() >= until) {
+            peers_yield(peer);
+            return;
+        }
+    }
+}
+
+/** The others had their turn: go on with those that let them. */
+static void peers_on_turn(uv_timer_t *timer)
+{
+    struct agent *agent = timer->data;
+
+    agent->turn++;
+    /* Handling a message may close other peers, so the search starts again after each. */
+    for (struct peer *peer = agent->peers; peer;) {
+        if (!peer->yields || peer->turn == agent->turn) {
+            peer = peer->next;
+            continue;
+        }
+        peer->yields = false;
+        if (uv_read_start((uv_stream_t *)&peer->pipe, peers_give_buffer, peers_receive))
+            peer_close(peer);
+        else
+            peers_drain(peer);
+        peer = agent->peers;
     }
 }
 
@@ -403,6 +449,8 @@ int peers_listen(struct agent *agent)
         return error;
     agent->listener.data = agent;
     agent->peers_max = peers_allow_descriptors();
+    uv_timer_init(&agent->loop, &agent->turns);
+    agent->turns.data = agent;
     error = agent->passed ? 0 : peers_bind(agent, &fd);
     error = error ? error : uv_pipe_open(&agent->listener, fd);
     return error ? error : uv_listen((uv_stream_t *)&agent->listener, BACKLOG, peers_connected);

@@ -39,6 +39,8 @@ struct peer {
     struct program *program; /**< The program at the other end; NULL for a client. */
     struct message pending;  /**< A request that waits for a listing of the devices. */
     bool is_pending;
+    bool yields;     /**< It is not read until the others have had their turn. */
+    uint64_t turn;   /**< The agent's when it began to yield. */
     bool retried;    /**< The list of devices was already made anew once for the pending request. */
     uint64_t number; /**< Sequence number of the connection, from 1. */
 };
