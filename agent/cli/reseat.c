@@ -6,6 +6,7 @@
 #include "agent/cli/client.h"
 #include "agent/cli/select.h"
 #include "state/base/clock.h"
+#include "state/base/files/file.h"
 
 /* The verbs, in the order in which the help and the manual list them. */
 #define VERBS(V)                                                                                   \
@@ -135,6 +136,7 @@ int main(int argc, char **argv)
     size_t taken;
     int status;
 
+    file_hold_standard();
     setlocale(LC_CTYPE, "");
     if (argc > 2 && strcmp(argv[1], "--user") == 0) {
         user = argv[2];

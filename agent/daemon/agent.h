@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <uv.h>
 
@@ -91,7 +92,8 @@ struct agent {
     const struct agent_events *events;
     uv_loop_t loop;
     uv_pipe_t listener;
-    int passed; /**< The listening socket that systemd made and keeps; 0: none. */
+    int passed;        /**< The listening socket that systemd made and keeps; 0: none. */
+    struct stat bound; /**< The file of the listening socket, if systemd did not make it. */
     uint64_t watchdog_ms, watchdog_due_ms; /**< service_watchdog_ms(), and by uv_now(). */
     uv_timer_t sweep;
     uv_signal_t terminate[2];
@@ -100,6 +102,9 @@ struct agent {
     char programs_folder[PATH_MAX];
     struct peer *peers;
     unsigned peer_count;
+    unsigned peers_max; /**< Connections of all but root. */
+    uv_timer_t turns;   /**< Active while a peer yields. */
+    uint64_t turn;
     uint64_t connected; /**< Number of peers that have ever connected. */
     struct program *programs;
     unsigned next_program;

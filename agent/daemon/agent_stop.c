@@ -31,13 +31,14 @@ void agent_stop(struct agent *agent)
         uv_process_kill(&agent->devices.lister, SIGKILL);
     servers_stop(agent);
     agent_stop_close_if_open((uv_handle_t *)&agent->listener);
+    agent_stop_close_if_open((uv_handle_t *)&agent->turns);
     agent_stop_close_if_open((uv_handle_t *)&agent->terminate[0]);
     agent_stop_close_if_open((uv_handle_t *)&agent->terminate[1]);
     agent_stop_close_if_open((uv_handle_t *)&agent->hangup);
     agent_stop_close_if_open((uv_handle_t *)&agent->devices.timeout);
     isolation_stop(agent);
     metrics_stop(agent);
-    if (!agent->passed)
+    if (!agent->passed && peers_can_connect(agent))
         unlink(agent->paths.socket);
     /* Send queued frames first, among them the answer to the stop request. */
     uv_timer_start(&agent->sweep, agent_stop_drop_peers, 50, 0);

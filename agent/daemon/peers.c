@@ -6,19 +6,27 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "state/base/cleanup.h"
 #include "state/base/files/access.h"
 
-#define BACKLOG    128
-#define PEERS_MAX  4096
-#define UNSENT_MAX (16u << 20)
-#define SILENT_MS  10000
+#define BACKLOG   128
+#define PEERS_MAX 4096
+/* Descriptors that are kept for files, helpers, scrapers and connections of root. */
+#define DESCRIPTORS_OTHER 256
+#define UNSENT_MAX        (16u << 20)
+#define SILENT_MS         10000
 /* Limits for each user but root and the agent's own: connections, and unhandled bytes. */
 #define PEERS_USER_MAX 512
 #define BYTES_USER_MAX (64u << 20)
+/* Time after which a connection with further requests lets the others have theirs handled. */
+#define TURN_NS 250000u
+/* Not 0: such a timer, started by its own callback, would be called again at once. */
+#define NEXT_TURN_MS 1
 /* Bytes that one connection may hold without counting against its user's limit. */
 #define BYTES_SMALL (64u << 10)
 
@@ -162,9 +170,26 @@ void peer_error(struct peer *peer, const char *code, const char *format, ...)
     peer_send(peer, &frame);
 }
 
+static void peers_on_turn(uv_timer_t *timer);
+
+/** Let the other connections go first. Meanwhile nothing is read from @peer, so its sender waits.
+ */
+static void peers_yield(struct peer *peer)
+{
+    struct agent *agent = peer->agent;
+
+    peer->yields = true;
+    peer->turn = agent->turn;
+    uv_read_stop((uv_stream_t *)&peer->pipe);
+    if (!uv_is_active((uv_handle_t *)&agent->turns))
+        uv_timer_start(&agent->turns, peers_on_turn, NEXT_TURN_MS, 0);
+}
+
 /** Handle the frames that have been received, until one of them has to wait. */
 static void peers_drain(struct peer *peer)
 {
+    uint64_t until = uv_hrtime() + TURN_NS;
+
     while (!peer->closing && !peer->broken && !peer->is_pending) {
         struct message message;
         int got = frame_reader_next(&peer->reader, &message);
@@ -179,6 +204,31 @@ static void peers_drain(struct peer *peer)
         }
         peer->agent->events->message(peer, &message);
         message_finish(&message);
+        if (!peer->closing && !peer->is_pending && uv_hrtime() >= until) {
+            peers_yield(peer);
+            return;
+        }
+    }
+}
+
+/** The others had their turn: go on with those that let them. */
+static void peers_on_turn(uv_timer_t *timer)
+{
+    struct agent *agent = timer->data;
+
+    agent->turn++;
+    /* Handling a message may close other peers, so the search starts again after each. */
+    for (struct peer *peer = agent->peers; peer;) {
+        if (!peer->yields || peer->turn == agent->turn) {
+            peer = peer->next;
+            continue;
+        }
+        peer->yields = false;
+        if (uv_read_start((uv_stream_t *)&peer->pipe, peers_give_buffer, peers_receive))
+            peer_close(peer);
+        else
+            peers_drain(peer);
+        peer = agent->peers;
     }
 }
 
@@ -302,8 +352,8 @@ static bool peers_begin(struct peer *peer)
 
     for (const struct peer *other = agent->peers; other; other = other->next)
         own += other->uid == peer->uid;
-    if (peer->uid != 0 &&
-        (agent->peer_count > PEERS_MAX || (!peer_may(peer, RIGHT_AGENT) && own > PEERS_USER_MAX)))
+    if (peer->uid != 0 && (agent->peer_count > agent->peers_max ||
+                           (!peer_may(peer, RIGHT_AGENT) && own > PEERS_USER_MAX)))
         return false;
     return !uv_read_start((uv_stream_t *)&peer->pipe, peers_give_buffer, peers_receive);
 }
@@ -352,22 +402,69 @@ int peers_connect(struct agent *agent, uid_t uid, const gid_t *groups, size_t co
     return -EAGAIN;
 }
 
+/** Allow as many connections as there are descriptors for, after more were asked for: without any
+ * left, no command would reach the agent, and it could start no helper. */
+static unsigned peers_allow_descriptors(void)
+{
+    const rlim_t needed = PEERS_MAX + DESCRIPTORS_OTHER;
+    struct rlimit limit, wish;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= needed)
+        return PEERS_MAX;
+    wish = limit;
+    wish.rlim_cur = needed < limit.rlim_max ? needed : limit.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &wish) == 0)
+        limit = wish;
+    if (limit.rlim_cur >= needed)
+        return PEERS_MAX;
+    rlim_t others = limit.rlim_cur / 2 < DESCRIPTORS_OTHER ? limit.rlim_cur / 2 : DESCRIPTORS_OTHER;
+    agent_log("the limit of open files (ulimit -n) is %llu: there is room for %llu connections",
+              (unsigned long long)limit.rlim_cur, (unsigned long long)(limit.rlim_cur - others));
+    return (unsigned)(limit.rlim_cur - others);
+}
+
+/** Not uv_pipe_bind(): when such a pipe is closed, libuv removes the file of that name, even if it
+ * is another agent's by then. */
+static int peers_bind(struct agent *agent, int *ret_fd)
+{
+    const char *path = agent->paths.socket;
+    CLEANUP(cleanup_close) int fd = -1;
+
+    unlink(path);
+    int error = access_listen(path, SOCK_STREAM, BACKLOG, &fd);
+    if (error)
+        return error;
+    if (lstat(path, &agent->bound) || chmod(path, agent_is_shared(agent) ? 0666 : 0600))
+        return -errno;
+    *ret_fd = fd;
+    fd = -1;
+    return 0;
+}
+
 int peers_listen(struct agent *agent)
 {
-    int error = uv_pipe_init(&agent->loop, &agent->listener, 0);
+    int fd = agent->passed, error = uv_pipe_init(&agent->loop, &agent->listener, 0);
 
     if (error)
         return error;
     agent->listener.data = agent;
-    if (agent->passed) {
-        error = uv_pipe_open(&agent->listener, agent->passed);
-    } else {
-        unlink(agent->paths.socket);
-        error = uv_pipe_bind(&agent->listener, agent->paths.socket);
-        if (!error && chmod(agent->paths.socket, agent_is_shared(agent) ? 0666 : 0600))
-            error = -errno;
-    }
+    agent->peers_max = peers_allow_descriptors();
+    uv_timer_init(&agent->loop, &agent->turns);
+    agent->turns.data = agent;
+    error = agent->passed ? 0 : peers_bind(agent, &fd);
+    error = error ? error : uv_pipe_open(&agent->listener, fd);
     return error ? error : uv_listen((uv_stream_t *)&agent->listener, BACKLOG, peers_connected);
+}
+
+bool peers_can_connect(const struct agent *agent)
+{
+    struct stat now;
+
+    if (agent->passed)
+        return true;
+    if (lstat(agent->paths.socket, &now))
+        return errno != ENOENT && errno != ENOTDIR;
+    return now.st_dev == agent->bound.st_dev && now.st_ino == agent->bound.st_ino;
 }
 
 void peers_sweep(struct agent *agent)

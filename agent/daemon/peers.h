@@ -39,6 +39,8 @@ struct peer {
     struct program *program; /**< The program at the other end; NULL for a client. */
     struct message pending;  /**< A request that waits for a listing of the devices. */
     bool is_pending;
+    bool yields;     /**< It is not read until the others have had their turn. */
+    uint64_t turn;   /**< The agent's when it began to yield. */
     bool retried;    /**< The list of devices was already made anew once for the pending request. */
     uint64_t number; /**< Sequence number of the connection, from 1. */
 };
@@ -60,6 +62,8 @@ void peers_configure(struct agent *agent);
 
 /** Start to accept connections on the agent's socket. Returns 0 or -errno. */
 MUST_CHECK int peers_listen(struct agent *agent);
+/** False when the agent's socket was removed, or replaced by another one: nobody can connect. */
+bool peers_can_connect(const struct agent *agent);
 
 /**
  * Connect to this agent itself, for @uid as a member of @groups: what is sent has that user's

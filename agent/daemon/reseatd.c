@@ -16,6 +16,7 @@
 #include "agent/daemon/servers/servers.h"
 #include "agent/daemon/service.h"
 #include "state/base/files/access.h"
+#include "state/base/files/file.h"
 #include "state/base/option_rows.h"
 
 /*
@@ -51,6 +52,12 @@ static void reseatd_on_sweep(uv_timer_t *timer)
     govern_tick(agent);
     costs_tick(agent);
     metrics_tick(agent);
+    if (!agent->stopping && !peers_can_connect(agent)) {
+        agent_log("%s was removed or replaced: stopping, as no command reaches this agent; "
+                  "programs go on without an agent, or with the next one",
+                  agent->paths.socket);
+        agent_stop(agent);
+    }
     if (agent->watchdog_ms && uv_now(&agent->loop) >= agent->watchdog_due_ms) {
         agent->watchdog_due_ms = uv_now(&agent->loop) + agent->watchdog_ms / 3;
         service_notify("WATCHDOG=1");
@@ -332,6 +339,8 @@ static int reseatd_serve(const struct arguments *arguments)
 int main(int argc, char **argv)
 {
     struct arguments arguments;
+
+    file_hold_standard();
     int status =
         reseatd_arguments_init(&arguments, argc) ? 1 : reseatd_parse(&arguments, argc, argv);
 

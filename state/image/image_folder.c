@@ -268,17 +268,11 @@ int image_folder_names(const struct image_folder *folder, struct file_names *ret
     if (error)
         return error;
     size_t count = 0;
-    for (size_t i = 0; i < all.count; i++) {
-        struct stat stat;
-        bool image =
-            image_name_is_valid(all.names[i]) &&
-            fstatat(owned_fd(&folder->folder), all.names[i], &stat, AT_SYMLINK_NOFOLLOW) == 0 &&
-            S_ISDIR(stat.st_mode);
-        if (image)
+    for (size_t i = 0; i < all.count; i++)
+        if (image_name_is_valid(all.names[i]))
             all.names[count++] = all.names[i];
         else
             free(all.names[i]);
-    }
     all.count = count;
     *ret_names = all;
     return 0;
@@ -289,8 +283,12 @@ bool image_folder_is_whole(const struct image_folder *folder, const char *name)
     char path[IMAGE_NAME_MAX + sizeof(IMAGE_MANIFEST) + 1];
     struct stat stat;
     snprintf(path, sizeof(path), "%s/%s", name, IMAGE_MANIFEST);
-    return fstatat(owned_fd(&folder->folder), path, &stat, AT_SYMLINK_NOFOLLOW) == 0 ||
-           errno != ENOENT;
+    if (fstatat(owned_fd(&folder->folder), path, &stat, AT_SYMLINK_NOFOLLOW) == 0 ||
+        errno != ENOENT)
+        return true;
+    /* A link may have taken the place of an image that was moved away and needs its chunks. */
+    return fstatat(owned_fd(&folder->folder), name, &stat, AT_SYMLINK_NOFOLLOW) == 0 &&
+           !S_ISDIR(stat.st_mode);
 }
 
 static int image_folder_name_of(uint64_t ms, char ret_name[IMAGE_NAME_MAX])

@@ -53,7 +53,8 @@ bool image_name_is_valid(const char *name);
 
 /** Names of all images, finished or not, oldest first. As file_names(). */
 MUST_CHECK int image_folder_names(const struct image_folder *folder, struct file_names *ret_names);
-/** True when the image is finished: it has a manifest. */
+/** True when the image is finished: it has a manifest. What is no folder counts as a finished image
+ * that cannot be read. */
 bool image_folder_is_whole(const struct image_folder *folder, const char *name);
 
 /** Create the folder of a new image. @ret_name: its name. 0 or -errno. */

@@ -17,6 +17,7 @@
 #include "remote/link/preauth.h"
 #include "remote/link/tls.h"
 #include "state/base/clock.h"
+#include "state/base/files/file.h"
 #include "state/base/log.h"
 #include "state/base/option_rows.h"
 
@@ -292,6 +293,7 @@ int main(int argc, char **argv)
 {
     static struct listener listener;
     char address[PATH_MAX], folder[PATH_MAX], problem[FOLDER_PROBLEM_MAX];
+    file_hold_standard();
     int status = service_read_options(&listener, argc, argv);
     if (status)
         return status;

@@ -402,6 +402,7 @@ int main(int argc, char **argv)
 {
     static struct worker worker;
     int fds[4];
+    file_hold_standard();
     if (argc != 5) {
         fprintf(stderr, "reseat-stream-worker is started by reseat stream serve\n");
         return 2;

@@ -273,6 +273,7 @@ void world_end(struct agent *agent)
         peer_close(agent->peers);
     costs_stop(agent);
     __real_uv_close((uv_handle_t *)&agent->listener, NULL);
+    __real_uv_close((uv_handle_t *)&agent->turns, NULL);
     __real_uv_close((uv_handle_t *)&agent->devices.timeout, NULL);
     uv_run(&agent->loop, UV_RUN_DEFAULT);
     EXPECT(uv_loop_close(&agent->loop) == 0);

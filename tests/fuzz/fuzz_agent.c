@@ -264,14 +264,17 @@ static void check(void)
         EXPECT((peer->role == PEER_PROGRAM) || !peer->program);
     }
     EXPECT(count == agent->peer_count);
+    unsigned waiting = 0;
     for (const struct program *program = agent->programs; program; program = program->next) {
         EXPECT(!program->peer || program->peer->program == program);
+        EXPECT(!program->managed.needs || program->peer);
+        for (const struct pending *one = program->managed.needs; one; one = one->next)
+            waiting += one->program == program;
         for (const struct program *other = program->next; other; other = other->next)
             EXPECT(strcmp(program->id, other->id) != 0);
     }
     EXPECT(ledger_check(&agent->ledger));
-    for (const struct pending *pending = agent->governor->needs; pending; pending = pending->next)
-        EXPECT(program_is_known(pending->program) && pending->program->peer);
+    EXPECT(waiting == agent->governor->waiting);
     for (const struct operation *op = agent->operations; op; op = op->next)
         EXPECT((!op->program || program_is_known(op->program)) &&
                (!op->client || peer_is_known(op->client)));

@@ -101,12 +101,15 @@ int losses_collect(struct losses *losses, const struct images *images)
     int error = 0;
 
     memcpy(losses->path, images->folder->path, sizeof(losses->path));
+    losses->unread = false;
     for (size_t i = images->names.count; i-- > 0 && !error;) {
         struct lost lost = {0};
         snprintf(lost.image, sizeof(lost.image), "%s", images->names.names[i]);
         image_summarize(images, lost.image, &lost.summary);
         if (lost.summary.damaged) {
-            output_note(losses->output, "%s is ignored: %s", lost.image, lost.summary.problem);
+            losses->unread = true;
+            if (!losses->quiet)
+                output_note(losses->output, "%s is ignored: %s", lost.image, lost.summary.problem);
             continue;
         }
         const struct image_record *by = image_manifest_find(&lost.summary.manifest, IMAGE_LEASE);

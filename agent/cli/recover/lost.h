@@ -41,6 +41,8 @@ struct losses {
     char path[PATH_MAX];
     struct lost *lost;
     size_t count;
+    bool unread; /**< Some images could not be read. */
+    bool quiet;  /**< Do not say again which. */
     /** Since when this host can read all leases and, with --watch, renew its own in time. Silence
      * before that says nothing: others may have been unable to renew theirs. */
     uint64_t well_ns;

@@ -22,11 +22,16 @@ struct watch {
     struct losses losses;
     struct file_names names;         /**< The images that `losses` was made from. */
     bool beats;                      /**< This host's lease is renewed. */
+    uint64_t read_ns;                /**< When these images were read. */
     uint64_t looked_ns;              /**< When the last look began. */
     char problem[IMAGE_PROBLEM_MAX]; /**< What was last said to be wrong with the folder. */
 };
 
-/** Read images that are new, and keep what is known of their programs. */
+/**
+ * Read images that are new, and keep what is known of their programs. Images that could not be read
+ * are tried again after a lease, before the program of any could count as lost: the disk may have
+ * failed for a moment only.
+ */
 static int watch_collect(struct watch *watch, struct images *images)
 {
     struct losses *losses = &watch->losses, old = *losses;
@@ -34,8 +39,11 @@ static int watch_collect(struct watch *watch, struct images *images)
 
     for (size_t i = 0; same && i < images->names.count; i++)
         same = strcmp(watch->names.names[i], images->names.names[i]) == 0;
-    if (same)
+    if (same &&
+        (!losses->unread || clock_now_ns() - watch->read_ns < losses->wanted->lease_ms * NS_PER_MS))
         return 0;
+    watch->read_ns = clock_now_ns();
+    losses->quiet = same;
     losses->lost = NULL;
     losses->count = 0;
     int status = losses_collect(losses, images);

@@ -39,12 +39,12 @@ static int image_run_list(struct call *call)
         {NULL},
     };
     const struct output *output = &call->output;
-    json_t *list = json_array();
     CLEANUP(images_close) struct images images = {0};
     int status = images_open(output, call->words[0], IMAGE_TO_READ, &images);
 
     if (status)
         return status;
+    json_t *list = json_array();
     json_auto_t *answer =
         json_pack("{s:o, s:o}", "folder", output_text(images.folder->path), "images", list);
     for (size_t i = images.names.count; i-- > 0;) {

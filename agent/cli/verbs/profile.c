@@ -105,9 +105,11 @@ static int profile_export(const struct call *call, const char *path)
     }
     if (!status && json_object_set(object, "costs", costs) == 0)
         status = profile_write(call, path, object);
-    if (!status && !call->output.json)
-        printf("%zu entries in %s\n", json_array_size(costs), path);
-    return status ? status : output_done();
+    if (status)
+        return status;
+    json_auto_t *answer = json_pack("{s:I, s:o}", "exported", (json_int_t)json_array_size(costs),
+                                    "file", output_text(path));
+    return output_say(&call->output, answer, "{exported|entry|entries} in {file}");
 }
 
 /* ---- import ---- */
@@ -269,7 +271,7 @@ const struct verb verb_profile = {
             "(reseat run --slice); the policy compares devices by it. Kept for each user in "
             "costs.sqlite, in the agent's state folder.",
     .users = true,
-    .members = "costs? more? added? kept?",
+    .members = "costs? more? exported? file? added? kept?",
     .options = profile_options,
     .size = sizeof(struct profile),
     .run = profile_run,

@@ -87,7 +87,8 @@ static int serve_run(struct call *call)
 
     return paths_of(PATHS_SERVER, path)
                ? output_fail(&call->output, ERR_FAILED,
-                             "reseat-serve is not beside this binary: %s", path)
+                             "reseat-serve is not installed beside this binary; reinstall reseat, "
+                             "or name it in RESEAT_SERVE")
                : serve_execute(call, path);
 }
 

@@ -60,7 +60,7 @@ static uint64_t describe_age(uint64_t at_ns)
 void describe_program(const struct agent *agent, const struct program *program, struct frame *frame)
 {
     const struct program_status *status = &program->status;
-    const struct pending *pending = pending_of(agent, program, UINT_MAX);
+    const struct pending *pending = pending_of(program, UINT_MAX);
     const struct program_images none = {.every_ms = 0};
     const struct program_images *images = program->images ? program->images : &none;
     struct described what = {

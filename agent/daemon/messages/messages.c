@@ -94,7 +94,6 @@ void messages_take(struct peer *peer, struct message *message)
     else if (!handler->device ||
              !client_lists_devices(peer, message, handler->device, handler->or_program))
         handler->handle(peer, message);
-    agent->governor->stirred = true;
-    govern_run(agent);
+    govern_heard(agent);
     power_run(agent);
 }

@@ -373,7 +373,7 @@ static void endpoint_close(struct listener *listener)
         return;
     char path[PATH_MAX];
     endpoint_path(listener->endpoint, path);
-    if (listener->local)
+    if (listener->local && peers_can_connect(listener->endpoint->agent))
         unlink(path);
     listener->closing = true;
     uv_close((uv_handle_t *)&listener->poll, endpoint_closed);

@@ -198,17 +198,15 @@ static void page_programs(struct page *page)
 
 static void page_queue(struct page *page)
 {
-    double calls = 0, programs = 0;
+    double programs = 0;
 
-    for (const struct pending *one = page->agent->governor->needs; one; one = one->next)
-        calls++;
     for (const struct program *program = page->agent->programs; program; program = program->next) {
         bool queues = false;
         for (size_t i = 0; i < program->vdev_count; i++)
             queues = queues || (program->vdevs[i].displaced && vdev_is_off(&program->vdevs[i]));
         programs += queues;
     }
-    exposition_put_labelled(&page->text, "queue", "memory", calls);
+    exposition_put_labelled(&page->text, "queue", "memory", (double)page->agent->governor->waiting);
     exposition_put_labelled(&page->text, "queue", "device", programs);
 }
 

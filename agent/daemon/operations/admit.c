@@ -258,7 +258,7 @@ static void admit_queue(struct agent *agent, const struct operation *op, uint32_
 
     vdev->displaced = op->ours;
     vdev->only = LEDGER_NONE;
-    pending_queue(agent, pending_of(agent, op->program, 1u << index), vdev);
+    pending_queue(agent, pending_of(op->program, 1u << index), vdev);
 }
 
 void admit_fail(struct agent *agent, const struct operation *op, const struct operation_end *end)

@@ -1,11 +1,13 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "agent/daemon/costs/costs.h"
 #include "agent/daemon/operations/governor.h"
 #include "agent/daemon/operations/verbs.h"
 #include "agent/daemon/power/power.h"
+#include "state/base/clock.h"
 
 static const struct operation_kind operation_kinds[REQUEST_VERBS] = {
     [REQUEST_MOVE] = {asking_cancel, asking_expire, NULL, admit_settle},
@@ -29,6 +31,10 @@ static const struct operation_kind operation_kinds[REQUEST_VERBS] = {
 
 /* Programs look for an agent twice a second, and a waiting program gives up after three seconds. */
 #define AWAIT_MS 5000
+/* CPU time that the policy takes for messages between two calls of govern_tick(). What is heard
+ * beyond that waits for the next call: a user who sends messages without end must not keep the
+ * agent from answering others. */
+#define SPEND_NS (50 * NS_PER_MS)
 
 int govern_init(struct agent *agent)
 {
@@ -57,7 +63,6 @@ void govern_finish(struct agent *agent)
 {
     struct governor *governor = agent->governor;
 
-    pending_drop(agent, NULL);
     world_finish(&governor->world);
     ledger_finish(&agent->ledger);
     power_finish(agent);
@@ -172,6 +177,27 @@ void govern_run(struct agent *agent)
     followers_tick(agent);
 }
 
+/** CPU time of this thread. */
+static uint64_t govern_cpu_ns(void)
+{
+    struct timespec now = {0};
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+void govern_heard(struct agent *agent)
+{
+    struct governor *governor = agent->governor;
+
+    governor->stirred = true;
+    if (governor->spent_ns >= SPEND_NS)
+        return;
+    uint64_t began = govern_cpu_ns();
+    govern_run(agent);
+    governor->spent_ns += govern_cpu_ns() - began;
+}
+
 static void govern_sample(struct agent *agent)
 {
     struct governor *governor = agent->governor;
@@ -245,7 +271,7 @@ static bool govern_is_due(struct agent *agent)
     uint64_t now = uv_now(&agent->loop);
 
     if (agent->changed || governor->stirred || agent->operations || power_is_at_work(agent) ||
-        governor->needs || governor->world.policy.queue_count)
+        governor->waiting || governor->world.policy.queue_count)
         governor->stirred_ms = now;
     if (governor->automatic_ms <= governor->stirred_ms)
         return true;
@@ -259,6 +285,7 @@ void govern_tick(struct agent *agent)
     uint64_t now = uv_now(&agent->loop);
     bool tick = now - governor->ticked_ms >= TICK_MS;
 
+    governor->spent_ns = 0;
     if (tick)
         peers_sweep(agent);
     for (uint32_t i = 0; i < agent->ledger.count; i++) {

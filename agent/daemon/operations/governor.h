@@ -21,6 +21,8 @@ void govern_remember(struct agent *agent, const struct program *program);
 
 /** Apply the policy to everything that has happened. */
 void govern_run(struct agent *agent);
+/** A message was handled: apply the policy now, or where many came, with the next govern_tick(). */
+void govern_heard(struct agent *agent);
 /** Do the timed work of the policy. Called a few times a second. */
 void govern_tick(struct agent *agent);
 
@@ -78,7 +80,7 @@ struct ended {
 struct governor {
     struct history *histories; /**< One for each device of the ledger. */
     uint32_t history_count;
-    struct pending *needs; /**< In order of arrival. */
+    unsigned waiting; /**< Calls of all programs that are blocked until memory is free. */
     /** Sequence number of announcements and wishes, which gives their order. */
     uint64_t events;
     /** From this time on, programs of an earlier agent are no longer waited for. */
@@ -95,6 +97,7 @@ struct governor {
     uint64_t stirred_ms; /**< The tick before which that was the case for the last time. */
     uint64_t ticked_ms, automatic_ms; /**< The last tick, and the last on which the policy ran. */
     uint64_t passes;                  /**< Number of times that the world was described. */
+    uint64_t spent_ns;                /**< For messages since the last govern_tick(). */
 };
 
 /* The policy's steps, carried out as messages to programs and as operations. */
@@ -156,7 +159,7 @@ void grants_return(struct peer *peer, struct message *message);
 
 /** A program's thread that is blocked until memory is free. */
 struct pending {
-    struct pending *next;
+    struct pending *next; /**< Of the same program, in order of arrival. */
     struct program *program;
     uint32_t vdev;
     uint64_t id;
@@ -171,8 +174,7 @@ struct pending {
 /** Handle MSG_NEED. */
 void pending_take(struct peer *peer, struct message *message);
 /** The oldest waiting call of @program on those virtual devices (bits), or NULL. */
-struct pending *pending_of(const struct agent *agent, const struct program *program,
-                           unsigned vdevs);
+struct pending *pending_of(const struct program *program, unsigned vdevs);
 /** Queue the program from the time when @pending began to wait, or from now (NULL). */
 void pending_queue(struct agent *agent, const struct pending *pending, struct program_device *vdev);
 /** Tell the program how its call continues (WAY_...), and free @pending. */
@@ -181,7 +183,7 @@ void pending_reply(struct agent *agent, struct pending *pending, const char *way
 /** Answer the waiting calls of @program on those virtual devices. */
 void pending_answer(struct agent *agent, const struct program *program, unsigned vdevs,
                     const char *way, const char *reason);
-/** Drop the waiting calls of @program, or of all programs with NULL, without an answer. */
+/** Drop the waiting calls of @program without an answer. */
 void pending_drop(struct agent *agent, const struct program *program);
 
 /*

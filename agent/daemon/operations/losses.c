@@ -65,7 +65,7 @@ void losses_note(struct agent *agent, struct program *program, uint32_t index, b
     vdev->displaced = true;
     vdev->only = LEDGER_NONE;
     vdev->loss_sought = loss->count;
-    pending_queue(agent, pending_of(agent, program, 1u << index), vdev);
+    pending_queue(agent, pending_of(program, 1u << index), vdev);
     agent->changed = true; /* The device may be known as lost already. */
     event_log_program(agent, program, "lost-device", "waits for another device");
 }

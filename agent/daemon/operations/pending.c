@@ -9,23 +9,26 @@
 
 #define PENDING_MAX 256 /* Of one program: the most threads that wait at once. */
 
-struct pending *pending_of(const struct agent *agent, const struct program *program, unsigned vdevs)
+struct pending *pending_of(const struct program *program, unsigned vdevs)
 {
-    for (struct pending *pending = agent->governor->needs; pending; pending = pending->next)
-        if (pending->program == program && vdevs & (1u << pending->vdev))
+    for (struct pending *pending = program->managed.needs; pending; pending = pending->next)
+        if (vdevs & (1u << pending->vdev))
             return pending;
     return NULL;
 }
 
 static void pending_drop_one(struct agent *agent, struct pending *pending)
 {
-    for (struct pending **at = &agent->governor->needs; *at; at = &(*at)->next) {
+    struct managed *managed = &pending->program->managed;
+
+    for (struct pending **at = &managed->needs; *at; at = &(*at)->next) {
         if (*at == pending) {
             *at = pending->next;
             break;
         }
     }
-    pending->program->managed.waiting--;
+    managed->waiting--;
+    agent->governor->waiting--;
     free(pending);
 }
 
@@ -80,11 +83,12 @@ void pending_take(struct peer *peer, struct message *whole)
     }
     *pending = said;
     pending->ticket = ++agent->tickets;
-    struct pending **at = &agent->governor->needs;
+    struct pending **at = &program->managed.needs;
     while (*at)
         at = &(*at)->next;
     *at = pending;
     program->managed.waiting++;
+    agent->governor->waiting++;
     if (pending->failed && ledger_sync_believe(program))
         pending_note_failure(agent, &program->vdevs[said.vdev]);
     agent->changed = true;
@@ -92,11 +96,8 @@ void pending_take(struct peer *peer, struct message *whole)
 
 void pending_drop(struct agent *agent, const struct program *program)
 {
-    for (struct pending *pending = agent->governor->needs, *next; pending; pending = next) {
-        next = pending->next;
-        if (!program || pending->program == program)
-            pending_drop_one(agent, pending);
-    }
+    while (program->managed.needs)
+        pending_drop_one(agent, program->managed.needs);
 }
 
 void pending_queue(struct agent *agent, const struct pending *pending, struct program_device *vdev)
@@ -130,6 +131,6 @@ void pending_answer(struct agent *agent, const struct program *program, unsigned
 {
     struct pending *pending;
 
-    while ((pending = pending_of(agent, program, vdevs)))
+    while ((pending = pending_of(program, vdevs)))
         pending_reply(agent, pending, way, reason);
 }

@@ -40,7 +40,7 @@ unsigned resume_later(struct agent *agent, struct program *program, unsigned vde
             continue;
         if (!vdev->displaced) {
             vdev->displaced = true;
-            pending_queue(agent, pending_of(agent, program, 1u << i), vdev);
+            pending_queue(agent, pending_of(program, 1u << i), vdev);
             added |= 1u << i;
         }
         vdev->only = only;

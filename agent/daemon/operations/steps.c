@@ -26,7 +26,7 @@ static uint64_t steps_granted_of(const struct group *group)
 static bool steps_do_grant(struct agent *agent, const struct group *group,
                            const struct policy_step *step)
 {
-    struct pending *pending = pending_of(agent, group->program, group->vdevs);
+    struct pending *pending = pending_of(group->program, group->vdevs);
     const struct program_device *vdev = &group->program->vdevs[group->vdev];
     uint64_t granted = steps_granted_of(group),
              quota = limits_quota(agent, group->program, group->vdevs);
@@ -53,7 +53,7 @@ static bool steps_do_grant(struct agent *agent, const struct group *group,
 static bool steps_do_spill(struct agent *agent, const struct group *group,
                            const struct policy_step *step)
 {
-    struct pending *pending = pending_of(agent, group->program, group->vdevs);
+    struct pending *pending = pending_of(group->program, group->vdevs);
     uint64_t granted = steps_granted_of(group);
 
     if (!pending && step->bytes >= granted)
@@ -135,7 +135,7 @@ bool step_do(struct agent *agent, const struct policy_step *step)
         return false;
     memcpy(group.program->managed.why, step->reason, sizeof(group.program->managed.why));
     /* The obstacle may be temporary: a program without a waiting call stays in the queue. */
-    if (step->action == POLICY_DO_REFUSE && !pending_of(agent, group.program, group.vdevs))
+    if (step->action == POLICY_DO_REFUSE && !pending_of(group.program, group.vdevs))
         return false;
     event.program = group.program;
     event.reason = step->reason;
@@ -154,8 +154,7 @@ bool step_do(struct agent *agent, const struct policy_step *step)
     case POLICY_DO_PREWARM:
         return prewarm_do(agent, group.program, step);
     case POLICY_DO_REFUSE:
-        pending_reply(agent, pending_of(agent, group.program, group.vdevs), WAY_REFUSE,
-                      step->reason);
+        pending_reply(agent, pending_of(group.program, group.vdevs), WAY_REFUSE, step->reason);
         return true;
     case POLICY_NOTHING:
     case POLICY_DO_WAIT:

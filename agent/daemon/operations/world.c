@@ -227,7 +227,7 @@ static void world_put_group(struct agent *agent, struct world *world, const stru
     uint32_t index = world->policy.program_count++;
     struct policy_program *row = &world->programs[index];
     uint64_t *barred = world->barred + (size_t)index * ((agent->ledger.count + 63) / 64);
-    const struct pending *pending = pending_of(agent, program, group->vdevs);
+    const struct pending *pending = pending_of(program, group->vdevs);
     bool displaced = program->vdevs[group->vdev].displaced;
 
     world->groups[index] = *group;
@@ -397,7 +397,7 @@ uint64_t world_fill(const struct agent *agent, uint32_t index)
 {
     struct world *world = &agent->governor->world;
     const struct group *group = &world->groups[index];
-    const struct pending *pending = pending_of(agent, group->program, group->vdevs);
+    const struct pending *pending = pending_of(group->program, group->vdevs);
     uint32_t on = world->programs[index].device;
 
     if (on == POLICY_NONE)

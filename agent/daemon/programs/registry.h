@@ -128,8 +128,9 @@ struct managed {
     unsigned exclusion_count;
     /** Sequence number of its last wish, comparable with ledger_device.announced. */
     uint64_t wished;
-    bool displaces;   /**< Other programs gave up one step of memory for its waiting call. */
-    unsigned waiting; /**< Its calls that are blocked until memory is free. */
+    bool displaces;        /**< Other programs gave up one step of memory for its waiting call. */
+    struct pending *needs; /**< Its calls that are blocked until memory is free; pending.c's. */
+    unsigned waiting;      /**< How many they are. */
     uint64_t waits, waited_ms, refusals;
     uint32_t ready_for; /**< The device of the ledger for which the policy last prewarmed it. */
     uint64_t ready_ms;  /**< When that was; 0: never. */

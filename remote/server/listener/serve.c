@@ -23,6 +23,7 @@
 #include "remote/server/listener/serve.h"
 #include "remote/server/session/sandbox.h"
 #include "state/base/clock.h"
+#include "state/base/files/file.h"
 #include "state/base/log.h"
 
 /*
@@ -569,6 +570,7 @@ int main(int argc, char **argv)
     static struct serve serve = {.options = {.clients_max = 256,
                                              .reserve_bytes = UINT64_MAX,
                                              .limits = {.patience_s = PATIENCE_S}}};
+    file_hold_standard();
     serve.options.limits.local = GRANT_ALL;
     serve.operators.listener = serve.process = -1;
     serve.reaper = REAPER_NONE;

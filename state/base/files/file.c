@@ -328,3 +328,11 @@ int file_open_named(const char *path, int flags)
     close(fd);
     return error;
 }
+
+void file_hold_standard(void)
+{
+    /* open() returns the lowest number that is free: this one, as those below are taken. */
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0)
+            (void)!open("/dev/null", (fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) | O_CLOEXEC);
+}

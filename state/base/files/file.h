@@ -96,4 +96,11 @@ void file_names_finish(struct file_names *names);
  */
 MUST_CHECK int file_open_named(const char *path, int flags);
 
+/**
+ * Occupy those of the descriptors 0, 1 and 2 that are closed, so that no file or connection opened
+ * later gets such a number, and what is printed. Using them fails as before, and a program that is
+ * executed finds them closed. For the beginning of main().
+ */
+void file_hold_standard(void);
+
 #endif

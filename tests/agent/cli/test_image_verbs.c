@@ -411,3 +411,23 @@ Test(image_verbs, recover_leaves_what_lives_and_says_what_it_could_not_start)
     recovers("cannot", "before it read its progress");
     cr_assert_eq(lease_renew(&lease, LEASE_RUNNING), -ESTALE);
 }
+
+Test(image_verbs, watch_tries_an_image_again_that_could_not_be_read)
+{
+    char command[512], manifest[512], line[1024] = "";
+    write_image("app");
+    snprintf(manifest, sizeof(manifest), "%s/%s/manifest", folder, last);
+    cr_assert_eq(chmod(manifest, 0666), 0);
+    snprintf(command, sizeof(command), "echo $$; exec %s recover %s --watch --lease 1 2>&1",
+             harness_reseat(), folder);
+    FILE *watch = popen(command, "re");
+    cr_assert(watch && fgets(line, sizeof(line), watch));
+    pid_t pid = (pid_t)strtol(line, NULL, 10);
+    cr_assert_gt(pid, 0);
+    cr_expect(fgets(line, sizeof(line), watch) && strstr(line, "is ignored"), "%s", line);
+    usleep(1500000);
+    cr_assert_eq(chmod(manifest, 0600), 0);
+    cr_expect(fgets(line, sizeof(line), watch) && strstr(line, "without --lease"), "%s", line);
+    cr_assert_eq(kill(pid, SIGTERM), 0);
+    pclose(watch);
+}

@@ -49,6 +49,8 @@ void own_agent_finish(void)
     costs_stop(agent);
     if (agent->listener.data)
         uv_close((uv_handle_t *)&agent->listener, NULL);
+    if (agent->turns.data)
+        uv_close((uv_handle_t *)&agent->turns, NULL);
     uv_run(&agent->loop, UV_RUN_DEFAULT);
     cr_expect_eq(uv_loop_close(&agent->loop), 0);
     programs_finish(agent);

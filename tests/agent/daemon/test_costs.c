@@ -259,7 +259,9 @@ Test(costs, what_was_exported_is_imported_by_another_agent)
     measured(a, "blur", "gpu:one", 5, 1000, 4 * MS);
     measured(a, "other", "gpu:larger", 5, 1000, MS);
     cr_assert(comes_to("other", "gpu1", "samples_permil", 5000));
-    harness_ends(RESEAT("profile", "--export", path), 0);
+    json_t *answer = harness_json(RESEAT("profile", "--export", path, "--json"), "profile");
+    cr_expect_eq(harness_number(answer, "exported"), 2);
+    cr_expect_str_eq(harness_text(answer, "file"), path);
     end_agent(SIGTERM);
     unlink(store());
     cr_assert_eq(RESEAT("devices")->status, 0);

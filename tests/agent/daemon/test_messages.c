@@ -290,3 +290,50 @@ Test(messages, a_program_answers_only_over_the_connection_that_it_was_asked_on)
     cr_expect_eq(count_heard(client, MSG_ERROR, ERR_GONE), 1);
     end_unheard(program, client, id);
 }
+
+/* ---- who asks without end ---- */
+
+/** How many whole messages have come. */
+static unsigned hear_all(int fd, struct frame_reader *reader)
+{
+    struct message message;
+    char bytes[65536];
+    unsigned heard = 0;
+    ssize_t count;
+
+    while ((count = recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT)) > 0)
+        cr_assert_eq(frame_reader_feed(reader, bytes, (size_t)count), 0);
+    for (; frame_reader_next(reader, &message) == 1; heard++)
+        message_finish(&message);
+    return heard;
+}
+
+Test(messages, one_who_asks_without_end_lets_others_go_first)
+{
+    enum { MANY = 5000 };
+    static char bytes[MANY * 64];
+    struct frame_reader reader;
+    struct frame frame;
+    size_t size = 0;
+    int client = call_as("client");
+
+    frame_init(&frame, MSG_APPS);
+    cr_assert_eq(frame_seal(&frame), 0);
+    for (int i = 0; i < MANY; i++, size += frame.buffer.size)
+        memcpy(bytes + size, frame.buffer.data, frame.buffer.size);
+    frame_finish(&frame);
+    frame_reader_init(&reader);
+    cr_assert_eq(send(client, bytes, size, MSG_DONTWAIT), (ssize_t)size);
+    uv_run(&agent->loop, UV_RUN_NOWAIT);
+    const struct frame_reader *left = &agent->peers->reader;
+    cr_expect_gt(left->start, 0);
+    cr_expect_lt(left->start, left->used, "nobody else had a turn");
+    unsigned heard = hear_all(client, &reader);
+    for (int i = 0; i < 100000 && heard < MANY; i++) {
+        uv_run(&agent->loop, UV_RUN_ONCE);
+        heard += hear_all(client, &reader);
+    }
+    cr_expect_eq(heard, MANY);
+    frame_reader_finish(&reader);
+    close(client);
+}

@@ -130,6 +130,32 @@ Test(time, where_nothing_is_heard_the_policy_looks_ever_less_often)
     close(client);
 }
 
+Test(time, messages_without_end_leave_the_agent_time_for_others)
+{
+    enum { FLOOD = 1 << 20 };
+    uint64_t longest, passes;
+
+    cr_assert_eq(peers_listen(agent), 0);
+    int client = own_agent_connect();
+    say_hello(client);
+    run();
+    looks_in(8, &longest);
+    for (int i = 0; i < 2; i++) {
+        unsigned said = 0;
+        do {
+            passes = agent->governor->passes;
+            agent->changed = true; /* As if the message had changed something. */
+            say_something();
+        } while (++said < FLOOD && agent->governor->passes != passes);
+        cr_expect_gt(said, 100, "the policy is late for the first ones");
+        cr_expect_lt(said, FLOOD, "the agent does nothing else");
+        agent->loop.time += 250;
+        govern_tick(agent);
+        cr_expect_eq(agent->governor->passes, passes + 1, "the last ones are forgotten");
+    }
+    close(client);
+}
+
 /* ---- steps that fail ---- */
 
 static struct program *known_program(void)

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -271,6 +272,49 @@ Test(user_programs, one_user_has_a_part_of_the_connections_to_a_hosts_agent)
     visitor_client(OTHER);
     visitor_client(0);
     leave_all(visitors, MANY);
+}
+
+/** Start a host's agent under these limits of ulimit. */
+static void start_under(const char *limits)
+{
+    char script[512];
+
+    snprintf(script, sizeof(script), "#!/bin/sh\nulimit %s && exec %s \"$@\"\n", limits,
+             getenv("TEST_RESEATD"));
+    harness_write(harness_path("agent.sh"), script);
+    cr_assert_eq(chmod(harness_path("agent.sh"), 0755), 0);
+    cr_assert_eq(setenv("RESEAT_AGENT", harness_path("agent.sh"), 1), 0);
+    visitor_start_host_agent();
+}
+
+enum { FEW = 100, HALF = 80 };
+
+Test(user_programs, a_hosts_agent_has_descriptors_for_as_many_connections_as_it_allows)
+{
+    NEEDS_ROOT();
+    static struct visitor visitors[FEW];
+    static uid_t uids[FEW];
+    start_under("-Sn 64");
+    for (size_t i = 0; i < FEW; i++)
+        uids[i] = ONE;
+    visit_as(uids, FEW, visitors);
+    cr_expect(visitor_greet(&visitors[FEW - 1], "client", "", ""));
+    leave_all(visitors, FEW);
+}
+
+Test(user_programs, users_leave_a_hosts_agent_descriptors_for_root_and_helpers)
+{
+    NEEDS_ROOT();
+    static struct visitor visitors[2 * HALF];
+    static uid_t uids[2 * HALF];
+    start_under("-n 128");
+    for (size_t i = 0; i < 2 * HALF; i++)
+        uids[i] = i < HALF ? ONE : OTHER;
+    visit_as(uids, 2 * HALF, visitors);
+    cr_expect(is_closed(&visitors[2 * HALF - 1], SOON_MS));
+    visitor_client(0);
+    cr_expect_eq(RESEAT("devices")->status, 0);
+    leave_all(visitors, 2 * HALF);
 }
 
 Test(user_programs, what_one_user_has_a_hosts_agent_keep_is_bounded)

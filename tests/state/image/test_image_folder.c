@@ -51,6 +51,24 @@ Test(image, is_not_put_among_other_files)
     image_folder_close(folder);
 }
 
+/* The image @name cannot be read: it is listed, and all chunks are kept, as it may need them. */
+static void expect_kept(const char *name)
+{
+    struct image_folder *folder;
+    struct image_swept swept = {0};
+    cr_expect_eq(rig_compare(&rig, images, name, problem), -EPERM);
+    struct file_names names = rig_whole(images);
+    cr_assert_eq(names.count, 1);
+    cr_expect_str_eq(names.names[0], name);
+    file_names_finish(&names);
+    cr_assert_eq(image_folder_open(images, IMAGE_TO_SWEEP, &folder, problem), 0, "%s", problem);
+    cr_expect_eq(image_folder_sweep(folder, &swept, problem), 0);
+    cr_expect(strstr(problem, "chunks are kept"), "%s", problem);
+    cr_expect_eq(swept.chunks, 0);
+    cr_expect_eq(swept.images, 0);
+    image_folder_close(folder);
+}
+
 Test(image, follows_no_link_and_waits_at_no_pipe)
 {
     struct image_written written = write_image(IMAGE_PACKS);
@@ -74,10 +92,13 @@ Test(image, follows_no_link_and_waits_at_no_pipe)
     snprintf(file, sizeof(file), "%s/%s", images, written.name);
     cr_assert_eq(rename(file, elsewhere), 0);
     cr_assert_eq(symlink(elsewhere, file), 0);
-    cr_expect_eq(rig_compare(&rig, images, written.name, problem), -EPERM);
-    struct file_names names = rig_whole(images);
-    cr_expect_eq(names.count, 0, "a link is no image");
-    file_names_finish(&names);
+    expect_kept(written.name);
+    cr_assert_eq(unlink(file), 0);
+    cr_assert_eq(symlink("/nowhere", file), 0);
+    expect_kept(written.name);
+    cr_assert_eq(unlink(file), 0);
+    cr_assert_eq(rename(elsewhere, file), 0);
+    expect_good(written.name);
 }
 
 Test(image, has_a_name_of_one_shape)
