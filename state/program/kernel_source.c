@@ -131,11 +131,81 @@ static int kernel_source_add_tokens(struct kernel_source *s, const char *at, con
     return err;
 }
 
+/* Index of the first place behind the token at @at where a branch begins or ends. */
+static size_t kernel_source_next_branch(const struct kernel_source *s, size_t at)
+{
+    size_t low = 0, high = s->branch_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (s->branches[middle].before <= at)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* The end of the branch that is open before @branch, or with @whole of the #if that it belongs to;
+ * branch_count: none is open. */
+static size_t kernel_source_branch_closes(const struct kernel_source *s, size_t branch, bool whole)
+{
+    int depth = 0;
+    for (; branch < s->branch_count; branch++) {
+        depth += s->branches[branch].opens;
+        if (depth < 0 || (depth == 0 && s->branches[branch].opens == 0 && !whole))
+            break;
+    }
+    return branch;
+}
+
+size_t kernel_source_branch_end(const struct kernel_source *s, size_t at)
+{
+    size_t branch = kernel_source_branch_closes(s, kernel_source_next_branch(s, at), false);
+    return branch < s->branch_count ? s->branches[branch].before : s->count;
+}
+
+/* Depth of conditions in brackets to which their branches are told apart. */
+#define BRANCHES_DEEP 32
+
+/* The depth of brackets before an #if, and behind that of its branches which changes it most. */
+struct branch_depths {
+    size_t before, behind;
+};
+
+/* The depth at the end of a branch whose last token has left it at @depth; @ends: of the #if, too.
+ */
+static size_t kernel_source_pass_branch(struct branch_depths *depths, size_t depth, bool ends)
+{
+    size_t change = depth > depths->before ? depth - depths->before : depths->before - depth;
+    size_t most = depths->behind > depths->before ? depths->behind - depths->before
+                                                  : depths->before - depths->behind;
+    if (change > most)
+        depths->behind = depth;
+    return ends ? depths->behind : depths->before;
+}
+
 size_t kernel_source_behind(const struct kernel_source *s, size_t at, size_t end, const char *open,
                             const char *close)
 {
-    size_t depth = 0;
+    struct branch_depths depths[BRANCHES_DEEP];
+    size_t depth = 0, deep = 0, branch = kernel_source_next_branch(s, at);
     for (; at < end; at++) {
+        for (; branch < s->branch_count && s->branches[branch].before <= at; branch++) {
+            int opens = s->branches[branch].opens;
+            if (opens > 0 && deep < BRANCHES_DEEP) {
+                depths[deep] = (struct branch_depths){depth, depth};
+            } else if (opens <= 0 && deep > 0 && deep <= BRANCHES_DEEP) {
+                depth = kernel_source_pass_branch(&depths[deep - 1], depth, opens < 0);
+            } else if (opens == 0 && deep == 0) { /* other branches may begin the same brackets */
+                branch = kernel_source_branch_closes(s, branch + 1, true);
+                at = branch < s->branch_count ? s->branches[branch].before : end;
+                continue;
+            }
+            deep += opens > 0;
+            deep -= opens < 0 && deep > 0;
+        }
+        if (at >= end)
+            break;
         depth += token_is(s->tokens[at], open);
         depth -= token_is(s->tokens[at], close) && depth > 0;
         if (depth == 0)
@@ -293,6 +363,20 @@ static int kernel_source_add_functions(struct kernel_source *s, size_t at, size_
 
 /* ---- texts ---- */
 
+/* @word: of a directive. */
+static int kernel_source_note_branch(struct kernel_source *s, struct token word)
+{
+    static const char *const begins[] = {"if", "ifdef", "ifndef"};
+    static const char *const others[] = {"else", "elif", "elifdef", "elifndef"};
+    bool opens = IS_ONE_OF(word, begins), closes = token_is(word, "endif");
+    if (!opens && !closes && !IS_ONE_OF(word, others))
+        return 0;
+    if (!array_make_room(&s->branches, s->branch_count, sizeof(s->branches[0])))
+        return -ENOMEM;
+    s->branches[s->branch_count++] = (struct source_branch){s->count, opens - closes};
+    return 0;
+}
+
 /* Note names in "#undef get_group_id" and "#ifdef get_group_id": if we defined such a macro, the
  * compiler would see another text. */
 static int kernel_source_note_directive(struct kernel_source *s, const char *at, const char *end,
@@ -317,6 +401,8 @@ static int kernel_source_note_directive(struct kernel_source *s, const char *at,
             kernel_source_refuse(s, "its source includes text in the middle of a function");
         if (pragma && token_is(token, "weak"))
             kernel_source_refuse(s, stand_ins);
+        if (token.length != 0 && first && !err)
+            err = kernel_source_note_branch(s, token);
         first = first && token.length == 0;
     }
     return err;
@@ -595,7 +681,10 @@ static int kernel_source_add_pasted(struct kernel_source *s)
         kernel_source_refuse(s, "its source pastes names together that cannot be read");
         err = 0;
     } else if (!err && size) {
+        size_t first = s->unit_count;
         err = kernel_source_add_text(s, text, size);
+        for (size_t u = first; u < s->unit_count; u++)
+            s->units[u].pasted = true;
         kernel_source_sort_units(s);
     }
     free(text);
@@ -621,6 +710,7 @@ void kernel_source_finish(struct kernel_source *s)
     for (size_t i = 0; i < s->text_count; i++)
         directives_finish(&s->texts[i].directives);
     free(s->texts);
+    free(s->branches);
     free(s->tokens);
     free(s->units);
     free(s->outside);

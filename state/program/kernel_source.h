@@ -35,6 +35,7 @@ struct unit {
     size_t first, body, end; /**< Tokens; @body: behind the parameters. */
     bool macro, kernel;
     bool option;          /**< A macro that a build option defines. */
+    bool pasted;          /**< Not a definition of its own: names that one pastes together. */
     bool last;            /**< A function: no other name stands between this one and its body. */
     bool loops;           /**< A macro: the text behind a use of it may be the body of its loop. */
     bool braces;          /**< A macro: it may make a function, or a part of one. */
@@ -50,9 +51,17 @@ struct source_text {
     size_t first, end;            /**< Its tokens without those of its macros. */
 };
 
+/** Where a branch of an #if begins or ends. */
+struct source_branch {
+    size_t before; /**< The token behind it. */
+    int opens; /**< 1: #if; 0: #else and the like, which end one and begin another; -1: #endif. */
+};
+
 struct kernel_source {
     struct source_text *texts;
     size_t text_count;
+    struct source_branch *branches; /**< By token. */
+    size_t branch_count;
     struct token *tokens;
     size_t count;
     struct unit *units; /**< By name. */
@@ -78,6 +87,10 @@ bool kernel_source_is_macro(const struct kernel_source *source, struct token nam
 /** Index behind the bracket that closes the one at @at; @end if none does. */
 size_t kernel_source_behind(const struct kernel_source *source, size_t at, size_t end,
                             const char *open, const char *close);
+
+/** Index behind the branch of an #if that the token at @at is in; the end of all tokens: it is in
+ * none. */
+size_t kernel_source_branch_end(const struct kernel_source *source, size_t at);
 
 /**
  * Find the names that "##" makes in the macros of @source. They are returned as further definitions

@@ -34,15 +34,51 @@ struct declaration {
     bool named;     /* the last word was a name */
 };
 
-static void variables_note(struct declaration *d, struct token token)
+struct reading {
+    struct kernel_source source;
+    bool new_language;
+    struct declaration declaration; /* the current one */
+};
+
+/* The index of the next "," or ";" outside brackets. */
+static size_t variables_behind_value(const struct kernel_source *s, size_t at, size_t end)
+{
+    while (at < end && !token_is(s->tokens[at], ",") && !token_is(s->tokens[at], ";")) {
+        at = token_is(s->tokens[at], "(")   ? kernel_source_behind(s, at, end, "(", ")")
+             : token_is(s->tokens[at], "{") ? kernel_source_behind(s, at, end, "{", "}")
+             : token_is(s->tokens[at], "[") ? kernel_source_behind(s, at, end, "[", "]")
+                                            : at + 1;
+    }
+    return at;
+}
+
+/* True for a word that only some branches of an #if put before a declaration which all have:
+ * without it, the declaration may be of a variable. */
+static bool variables_is_optional(const struct kernel_source *s, size_t at)
+{
+    static const char *const words[] = {"typedef",    "extern", "constant",
+                                        "__constant", "const",  "__const"};
+    if (!IS_ONE_OF(s->tokens[at], words))
+        return false;
+    size_t end = kernel_source_branch_end(s, at);
+    return end < s->count && variables_behind_value(s, at, end) >= end;
+}
+
+static void variables_note(struct reading *r, size_t at)
 {
     static const char *const others[] = {"typedef",   "kernel", "__kernel",
                                          "sampler_t", "using",  "_Static_assert"};
     static const char *const globals[] = {"global", "__global"};
     static const char *const constants[] = {"constant", "__constant", "const", "__const"};
     static const char *const tags[] = {"struct", "union", "enum"};
+    struct declaration *d = &r->declaration;
+    struct token token = r->source.tokens[at];
     bool tagged = d->tag && d->named;
     d->named = false;
+    if (variables_is_optional(&r->source, at)) {
+        d->tag = false;
+        return;
+    }
     if (IS_ONE_OF(token, others)) {
         d->other = true;
     } else if (token_is(token, "extern")) {
@@ -76,12 +112,6 @@ static bool variables_is_variable(const struct declaration *d, bool new_language
            (d->global || new_language);
 }
 
-struct reading {
-    struct kernel_source source;
-    bool new_language;
-    struct declaration declaration; /* the current one */
-};
-
 /* Depth to which macros in macros are read. */
 #define DEPTH_MAX 16
 
@@ -91,18 +121,6 @@ static bool variables_is_declarator(const struct kernel_source *s, size_t at, si
     bool alone = behind - at == 3 && token_is_name(s->tokens[at + 1]) &&
                  !variables_is_builtin_type(s->tokens[at + 1]);
     return alone || token_is(s->tokens[at + 1], "*");
-}
-
-/* The index of the next "," or ";" outside brackets. */
-static size_t variables_behind_value(const struct kernel_source *s, size_t at, size_t end)
-{
-    while (at < end && !token_is(s->tokens[at], ",") && !token_is(s->tokens[at], ";")) {
-        at = token_is(s->tokens[at], "(")   ? kernel_source_behind(s, at, end, "(", ")")
-             : token_is(s->tokens[at], "{") ? kernel_source_behind(s, at, end, "{", "}")
-             : token_is(s->tokens[at], "[") ? kernel_source_behind(s, at, end, "[", "]")
-                                            : at + 1;
-    }
-    return at;
 }
 
 static bool variables_range_keeps(struct reading *r, size_t at, size_t end, unsigned depth);
@@ -145,27 +163,63 @@ static bool variables_body_keeps(struct reading *r, size_t at, size_t end, bool 
     return false;
 }
 
-/* Read the name at @at; in place of a macro read its words, and behind them its arguments. */
-static bool variables_name_keeps(struct reading *r, size_t *at, size_t end, unsigned depth)
+/* Join what two definitions of a macro make of a declaration: only one is used. */
+static void variables_join(struct declaration *d, const struct declaration *other)
+{
+    d->names = d->names > other->names ? d->names : other->names;
+    d->global = d->global || other->global;
+    d->constant = d->constant && other->constant;
+    d->other = d->other && other->other;
+    d->function = d->function && other->function;
+    d->pointer = d->pointer || other->pointer;
+    d->elsewhere = d->elsewhere && other->elsewhere;
+}
+
+/* Read the words of the macros at @u, which have one name; 0, or 1 when one of them keeps
+ * something. Of its own definitions each is another way to read the declaration; the names that
+ * they paste together come behind. */
+static bool variables_macros_keep(struct reading *r, size_t u, bool pasted, unsigned depth)
 {
     const struct kernel_source *s = &r->source;
-    struct token token = s->tokens[(*at)++];
-    size_t u = token_is_name(token) ? kernel_source_find(s, token) : s->unit_count;
-    bool macro = false, takes = false;
-    for (; u < s->unit_count && token_same(s->units[u].name, token); u++) {
+    const struct token name = s->units[u].name;
+    const struct declaration before = r->declaration;
+    bool first = true;
+    for (; u < s->unit_count && token_same(s->units[u].name, name); u++) {
         struct unit *unit = &s->units[u];
-        if (!unit->macro || unit->open || depth == DEPTH_MAX)
+        if (!unit->macro || unit->open || unit->pasted != pasted)
             continue; /* compilers do not expand a macro in its own words either */
-        macro = true;
-        takes = takes || unit->body > unit->first;
+        const struct declaration joined = r->declaration;
+        r->declaration = pasted ? joined : before;
         unit->open = true;
         bool found = variables_range_keeps(r, unit->body, unit->end, depth + 1);
         unit->open = false;
         if (found)
             return true;
+        if (!first && !pasted)
+            variables_join(&r->declaration, &joined);
+        first = false;
     }
+    return false;
+}
+
+/* Read the name at @at; in place of a macro read its words, and behind them its arguments. */
+static bool variables_name_keeps(struct reading *r, size_t *at, size_t end, unsigned depth)
+{
+    const struct kernel_source *s = &r->source;
+    struct token token = s->tokens[*at];
+    const size_t first = token_is_name(token) ? kernel_source_find(s, token) : s->unit_count;
+    bool macro = false, takes = false;
+    for (size_t u = first; u < s->unit_count && token_same(s->units[u].name, token); u++)
+        if (s->units[u].macro && !s->units[u].open && depth < DEPTH_MAX) {
+            macro = true;
+            takes = takes || s->units[u].body > s->units[u].first;
+        }
     if (!macro)
-        variables_note(&r->declaration, token);
+        variables_note(r, *at);
+    else if (variables_macros_keep(r, first, false, depth) ||
+             variables_macros_keep(r, first, true, depth))
+        return true;
+    ++*at;
     if (!takes || *at == end || !token_is(s->tokens[*at], "("))
         return false;
     size_t behind = kernel_source_behind(s, *at, end, "(", ")");
@@ -174,7 +228,7 @@ static bool variables_name_keeps(struct reading *r, size_t *at, size_t end, unsi
         return true;
     r->declaration = before;
     for (; *at < behind; (*at)++)
-        variables_note(&r->declaration, s->tokens[*at]);
+        variables_note(r, *at);
     return false;
 }
 

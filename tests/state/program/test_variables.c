@@ -55,6 +55,12 @@ Test(variables, that_are_global_are_found_in_any_language)
         "kernel void k() { static int n[2] = {1, (const int)2}; }",
         "kernel void k() { static __attribute__((aligned(sizeof(const int)))) int n; }",
         "#define BODY(first) { first; n++; }\nkernel void k() BODY(static int n)",
+        "#ifdef A\n#define PLACE constant\n#else\n#define PLACE global\n#endif\nPLACE int v = 1;",
+        "#ifdef A\nkernel void k(int a) {\n#elif B\nkernel void k(int2 a) {\n#else\nkernel void "
+        "k() {\n#endif\n}\nglobal int v;",
+        "kernel void k() {\n#ifdef A\nif (1) {\n#else\nfor (;;) {\n#endif\n}\n}\nglobal int v;",
+        "#ifdef A\nkernel void k() {\n#ifdef B\n}\n#else\nif (1) {} }\n#endif\n#endif\nglobal int "
+        "v;",
     };
     for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]); i++)
         cr_expect(keeps(sources[i], ""), "%s", sources[i]);
@@ -79,6 +85,11 @@ Test(variables, without_an_address_space_are_global_in_new_languages)
         "ptrdiff_t v;",
         "extern int v = 4;",
         "kernel void k() ?\?< ?\?>",
+        "#ifdef A\n#define PLACE constant\n#else\n#define PLACE\n#endif\nPLACE int v;",
+        "#define INNER\n#define PLACE INNER\n#if A\n#define INNER const\n#endif\nPLACE int v = 1;",
+        "#ifdef A\nconst\n#endif\nint v;",
+        "#if A\nextern int v;\n#else\n#ifdef B\nconst\n#else\ntypedef\n#endif\nint v;\n#endif",
+        "#if A\nint b\n#elif B\nconstant int v\n#endif\n, w = 2;",
     };
     for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]); i++) {
         cr_expect_not(keeps(sources[i], "-cl-std=CL1.2"), "%s", sources[i]);
@@ -137,6 +148,13 @@ Test(variables, are_not_seen_where_there_are_none)
         "void f(global int *a), g(global int *b); typedef int (function)(int);",
         "#if 0\nusing namespace metal;\n#endif",
         "kernel __attribute__((reqd_work_group_size(1, 1, 1))) void k(global int *a) {}",
+        "#ifdef A\n#define PLACE constant\n#else\n#define PLACE const\n#endif\nPLACE int t = 1;",
+        "#ifdef A\ntypedef struct {\n#ifdef B\nint a;\n#else\nlong a;\n#endif\n} s;\n#endif",
+        "#ifndef A\n#define A\n#if B\nconstant int t[2] = {1,\n#ifdef C\n2\n#endif\n}, u = 1;\n"
+        "#else\nconst float t = 1;\n#endif\n#endif",
+        "#ifdef A\n#define KERNEL\n#else\n#define KERNEL kernel\n#endif\nKERNEL void k() {}",
+        "#define TABLE(n) constant int t##n[2] = {1, 2}\nTABLE(1);\nTABLE(2);",
+        "kernel void k() {\n#if A\nif (1) {\n#else\n#endif\n;\n#if A\n}\n#endif\nint a = 1; }",
         "/* never ends",
         "\"never ends",
         "kernel void k() { {",
