@@ -61,8 +61,6 @@ Test(traits, ids_within_a_group_and_global_ones_need_nothing)
         {"#define\nkernel void k(global int *a) { a[0] = 1; }"},
         {"#define API\nAPI void other(global int *a) { a[0] = get_group_id(0); }\n"
          "API kernel void k(global int *a) { a[get_global_id(0)] = 1; }"},
-        {"volatile int f(void) { return 1; }\n"
-         "kernel void k(global int *a, int n) { while (n) n--; a[0] = f(); }"},
     };
     expect_cut(samples, COUNT(samples), false);
 }
