@@ -120,7 +120,7 @@ static bool variables_is_declarator(const struct kernel_source *s, size_t at, si
 {
     bool alone = behind - at == 3 && token_is_name(s->tokens[at + 1]) &&
                  !variables_is_builtin_type(s->tokens[at + 1]);
-    return alone || token_is(s->tokens[at + 1], "*");
+    return alone || (at + 1 < behind && token_is(s->tokens[at + 1], "*"));
 }
 
 static bool variables_range_keeps(struct reading *r, size_t at, size_t end, unsigned depth);

@@ -63,7 +63,8 @@ static void spell_part(struct sample *s, const char *part, bool expands, unsigne
         snprintf(ret, NAME, "%s", part);
 }
 
-/* A macro with parameters that makes @name of two or three parts. */
+/* A macro with parameters that makes @name of two or three parts. Its parameters have names that no
+ * part has: in the macro a part would be taken for one. */
 static void spell_pasted(struct sample *s, const char *name, unsigned depth, char *ret)
 {
     const char *paste = pick(5) == 0 ? "%:%:" : pick(2) ? "##" : " ## ";
@@ -77,11 +78,11 @@ static void spell_pasted(struct sample *s, const char *name, unsigned depth, cha
     snprintf(last, sizeof(last), "%s", name + second);
     unsigned shape = pick(4);
     if (shape == 0 && second > cut)
-        append(to, "#define P%u(a, b) a%s%s%sb\n", n, paste, middle, paste);
+        append(to, "#define P%u(p1, p2) p1%s%s%sp2\n", n, paste, middle, paste);
     else if (shape == 1 && cut > 0)
-        append(to, "#define P%u(a, b) %s%sa%sb\n", n, first, paste, paste);
+        append(to, "#define P%u(p1, p2) %s%sp1%sp2\n", n, first, paste, paste);
     else
-        append(to, "#define P%u(a, b, c) a%sb%sc\n", n, paste, paste), shape = 2;
+        append(to, "#define P%u(p1, p2, p3) p1%sp2%sp3\n", n, paste, paste), shape = 2;
     if (outer)
         append(to,
                shape == 2 ? "#define X%u(u, v, w) P%u(u, v, w)\n" : "#define X%u(u, v) P%u(u, v)\n",

@@ -158,6 +158,7 @@ Test(variables, are_not_seen_where_there_are_none)
         "/* never ends",
         "\"never ends",
         "kernel void k() { {",
+        "constant int t[] = {1};;;;;; (",
         "#",
     };
     for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]); i++) {
