@@ -413,12 +413,14 @@ class Double(TopCase):
         top.sees("program-000")
         top.type("s")
         top.sees("y/n: Suspend program-000?")
+        self.silent = True  # so that the command does not end before it is seen
         top.type("y")
         children = f"/proc/{top.process.pid}/task/{top.process.pid}/children"
         # Before it is executed, its words are those of top.
         top.until("the command runs", lambda: any(
             read(f"/proc/{child}/cmdline").split("\0")[1:4] == ["--user", str(OTHER), "suspend"]
             for child in read(children).split()))
+        self.silent = False
         top.type("q")
         self.assertEqual(top.ended(), 0)
 
