@@ -131,8 +131,8 @@ static int kernel_source_add_tokens(struct kernel_source *s, const char *at, con
     return err;
 }
 
-/* Index of the first place behind the token at @at where a branch begins or ends. */
-static size_t kernel_source_next_branch(const struct kernel_source *s, size_t at)
+/* The number of places up to the token at @at where a branch begins or ends. */
+static size_t kernel_source_branches_before(const struct kernel_source *s, size_t at)
 {
     size_t low = 0, high = s->branch_count;
     while (low < high) {
@@ -145,23 +145,20 @@ static size_t kernel_source_next_branch(const struct kernel_source *s, size_t at
     return low;
 }
 
-/* The end of the branch that is open before @branch, or with @whole of the #if that it belongs to;
- * branch_count: none is open. */
-static size_t kernel_source_branch_closes(const struct kernel_source *s, size_t branch, bool whole)
+/* Of the first @count places, the one that began the branch which is open behind them: its index
+ * plus one; 0: none is open. */
+static size_t kernel_source_open_branch(const struct kernel_source *s, size_t count)
 {
-    int depth = 0;
-    for (; branch < s->branch_count; branch++) {
-        depth += s->branches[branch].opens;
-        if (depth < 0 || (depth == 0 && s->branches[branch].opens == 0 && !whole))
-            break;
-    }
-    return branch;
+    if (count == 0)
+        return 0;
+    return s->branches[count - 1].opens >= 0 ? count : s->branches[count - 1].outer;
 }
 
 size_t kernel_source_branch_end(const struct kernel_source *s, size_t at)
 {
-    size_t branch = kernel_source_branch_closes(s, kernel_source_next_branch(s, at), false);
-    return branch < s->branch_count ? s->branches[branch].before : s->count;
+    size_t open = kernel_source_open_branch(s, kernel_source_branches_before(s, at));
+    size_t end = open ? s->branches[open - 1].end : 0;
+    return end ? s->branches[end].before : s->count;
 }
 
 /* Depth of conditions in brackets to which their branches are told apart. */
@@ -188,7 +185,7 @@ size_t kernel_source_behind(const struct kernel_source *s, size_t at, size_t end
                             const char *close)
 {
     struct branch_depths depths[BRANCHES_DEEP];
-    size_t depth = 0, deep = 0, branch = kernel_source_next_branch(s, at);
+    size_t depth = 0, deep = 0, branch = kernel_source_branches_before(s, at);
     for (; at < end; at++) {
         for (; branch < s->branch_count && s->branches[branch].before <= at; branch++) {
             int opens = s->branches[branch].opens;
@@ -197,7 +194,8 @@ size_t kernel_source_behind(const struct kernel_source *s, size_t at, size_t end
             } else if (opens <= 0 && deep > 0 && deep <= BRANCHES_DEEP) {
                 depth = kernel_source_pass_branch(&depths[deep - 1], depth, opens < 0);
             } else if (opens == 0 && deep == 0) { /* other branches may begin the same brackets */
-                branch = kernel_source_branch_closes(s, branch + 1, true);
+                while (branch < s->branch_count && s->branches[branch].opens == 0)
+                    branch = s->branches[branch].end ? s->branches[branch].end : s->branch_count;
                 at = branch < s->branch_count ? s->branches[branch].before : end;
                 continue;
             }
@@ -373,7 +371,13 @@ static int kernel_source_note_branch(struct kernel_source *s, struct token word)
         return 0;
     if (!array_make_room(&s->branches, s->branch_count, sizeof(s->branches[0])))
         return -ENOMEM;
-    s->branches[s->branch_count++] = (struct source_branch){s->count, opens - closes};
+    size_t open = kernel_source_open_branch(s, s->branch_count);
+    struct source_branch branch = {.before = s->count, .opens = opens - closes, .outer = open};
+    if (!opens && open != 0) {
+        s->branches[open - 1].end = s->branch_count;
+        branch.outer = s->branches[open - 1].outer;
+    }
+    s->branches[s->branch_count++] = branch;
     return 0;
 }
 

@@ -55,6 +55,9 @@ struct source_text {
 struct source_branch {
     size_t before; /**< The token behind it. */
     int opens; /**< 1: #if; 0: #else and the like, which end one and begin another; -1: #endif. */
+    size_t
+        outer;  /**< Index plus one of where the branch around that #if begins; 0: there is none. */
+    size_t end; /**< Index of where the branch that begins here ends; 0: nowhere. */
 };
 
 struct kernel_source {
