@@ -63,9 +63,9 @@ static uint64_t schedule_least(const struct schedule_launch *launch,
 
 /* What the objective counts of a launch that ends at @end_ns; UINT64_MAX: it may not run there.
  * @due_ns: until then it is not late. */
-static uint64_t schedule_counts(const struct schedule_launch *launch,
-                                const struct schedule_candidate *candidate, uint64_t end_ns,
-                                uint64_t due_ns)
+static uint64_t schedule_objective_cost(const struct schedule_launch *launch,
+                                        const struct schedule_candidate *candidate, uint64_t end_ns,
+                                        uint64_t due_ns)
 {
     uint64_t late = end_ns > due_ns ? end_ns - due_ns : 0, energy = candidate->energy_uj;
 
@@ -126,8 +126,9 @@ struct schedule_choice schedule_choose(const struct schedule_launch *launch,
     bool home_open = home < count && open & 1u << home;
     bool known = !home_open || schedule_home_is_known(launch, &candidates[home]);
     for (uint32_t i = 0; i < count && known; i++) {
-        uint64_t cost =
-            open & 1u << i ? schedule_counts(launch, &candidates[i], ends[i], due) : UINT64_MAX;
+        uint64_t cost = open & 1u << i
+                            ? schedule_objective_cost(launch, &candidates[i], ends[i], due)
+                            : UINT64_MAX;
         if (cost < best_cost || (cost == best_cost && best != SCHEDULE_NONE &&
                                  schedule_breaks_tie(launch, candidates, ends, i, best))) {
             best = i;

@@ -270,8 +270,8 @@ static uint64_t window_free_ns(const struct queue *queue, uint64_t work_ns, uint
 /* What @h finds before it in its queue. */
 struct before {
     struct deferred *waits_for; /* the command that has to be done first, or NULL */
-    bool needs_home;            /* it may only run at home, behind what it conflicts with there */
-    bool passes;                /* others that may end later */
+    bool needs_home;            /* home has what it must follow: there it may be given at once */
+    bool passes;                /* it may be done before one of them */
 };
 
 static struct before window_before(const struct queue *queue, struct deferred *h)
@@ -295,8 +295,8 @@ static struct before window_before(const struct queue *queue, struct deferred *h
     return before;
 }
 
-/* Choose a place for the launch @h. @needs_home: at home it may run at once, elsewhere only when
- * home is done with what it was given. */
+/* Choose a place for the launch @h. @needs_home: at home it may be given at once, elsewhere only
+ * when home is done with all that it has. */
 static uint32_t window_choose(const struct queue *queue, const struct deferred *h,
                               const struct activity *activity, bool needs_home)
 {
