@@ -90,7 +90,7 @@ extern "C" {
 
 /** What this header speaks. A library of the same major number serves it, older or newer. */
 #define RESEAT_API_MAJOR   1u
-#define RESEAT_API_MINOR   1u
+#define RESEAT_API_MINOR   2u
 #define RESEAT_API_VERSION ((uint32_t)(RESEAT_API_MAJOR << 16 | RESEAT_API_MINOR))
 
 enum {
@@ -111,6 +111,7 @@ enum {
     RESEAT_DAMAGED = -14,   /**< The image, or some of it, cannot be read. */
     RESEAT_DIFFERENT = -15, /**< What is in the image is of another program, size or kind. */
     RESEAT_MISSING = -16,   /**< The image has nothing of that name. */
+    RESEAT_TOO_MANY = -17,  /**< Of its kind. */
 };
 
 /** struct reseat_limits.features. */
@@ -172,6 +173,7 @@ struct reseat_device {
 };
 
 struct _cl_device_id; /* what a cl_device_id points to */
+struct _cl_kernel;    /* and a cl_kernel */
 struct _cl_mem;       /* and a cl_mem */
 
 /** What a callback is called for. Borrowed for the call, with all that it points to. */
@@ -248,6 +250,16 @@ struct reseat_restored {
     char problem[256]; /**< One line: what is wrong, on RESEAT_DAMAGED and RESEAT_DIFFERENT. */
 };
 
+/** How the launches of one kernel are done by another one. */
+struct reseat_implementation {
+    uint32_t size; /**< sizeof(struct reseat_implementation). */
+    uint32_t dims; /**< Of the launches. */
+    /** In each of these dimensions: work-items of the kernel whose work one work-group of the other
+        does. Launches that they do not divide, or that have an offset, run the kernel itself. */
+    size_t replaces[3];
+    size_t local[3]; /**< Work-items of that work-group. */
+};
+
 /** The library's side. Later minor versions add to its end. */
 struct reseat_api {
     uint32_t size;
@@ -260,6 +272,9 @@ struct reseat_api {
     int (*save)(const void *bytes, size_t count);
     int (*restored)(struct reseat_restored *ret_restored);
     int (*name)(struct _cl_mem *memory, const char *name, int *ret_filled);
+    /* Since version 1.2. */
+    int (*offer)(struct _cl_kernel *kernel, struct _cl_kernel *other,
+                 const struct reseat_implementation *implementation);
 };
 
 /** The library's one symbol: NULL where it does not speak @version's major number. */
@@ -400,6 +415,31 @@ static inline int reseat_name(struct _cl_mem *memory, const char *name, int *ret
     return api ? api->name(memory, name, ret_filled) : error;
 }
 
+/**
+ * Say that one kernel does the same work as another: launches of @kernel then run whichever was
+ * measured to be faster on the device that the program has by then, and with the neighbours that it
+ * has there. Each is tried now and then, which takes 1 % of the time at most. Both must write the
+ * same bytes.
+ *
+ * @kernel  What the program launches.
+ * @other   Of the same context, which has one device, with parameters of the same kinds in the same
+ * order. It is retained while @kernel exists. Before each launch it gets the arguments of @kernel,
+ * but for those of
+ * __local memory: the program sets these on it, once. It must not have implementations itself.
+ * @implementation  Copied.
+ *
+ * No other thread may launch @kernel meanwhile. With `reseat run --objective`, @kernel alone runs.
+ * RESEAT_INVALID, RESEAT_DIFFERENT (the parameters are), RESEAT_TOO_MANY, RESEAT_NO_MEMORY; what
+ * exactly is wrong is in the log (RESEAT_LOG).
+ */
+static inline int reseat_offer(struct _cl_kernel *kernel, struct _cl_kernel *other,
+                               const struct reseat_implementation *implementation)
+{
+    int error;
+    const struct reseat_api *api = reseat_find(offsetof(struct reseat_api, offer), &error);
+    return api ? api->offer(kernel, other, implementation) : error;
+}
+
 /** One of the errors above in words. Static. */
 static inline const char *reseat_error_text(int error)
 {
@@ -438,6 +478,8 @@ static inline const char *reseat_error_text(int error)
         return "the image has another size or kind of it";
     case RESEAT_MISSING:
         return "the image has nothing of that name";
+    case RESEAT_TOO_MANY:
+        return "there are too many already";
     default:
         return "unknown error";
     }

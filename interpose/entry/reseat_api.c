@@ -11,6 +11,7 @@
 #include "state/base/log.h"
 #include "state/image/image_graph.h"
 #include "state/image/restore.h"
+#include "state/program/implementations.h"
 
 /* What programs that include policy/reseat.h call. */
 
@@ -130,6 +131,24 @@ static int reseat_api_name(struct _cl_mem *handle, const char *name, int *ret_fi
     return result;
 }
 
+static int reseat_api_offer(struct _cl_kernel *handle, struct _cl_kernel *other_handle,
+                            const struct reseat_implementation *implementation)
+{
+    struct implementation_shape shape;
+    if (!implementation || implementation->size < sizeof(*implementation))
+        return RESEAT_INVALID;
+    shape.dims = implementation->dims;
+    memcpy(shape.replaces, implementation->replaces, sizeof(shape.replaces));
+    memcpy(shape.local, implementation->local, sizeof(shape.local));
+    struct kernel *kernel = kernel_get(handle), *other = kernel_get(other_handle);
+    int error = kernel && other ? implementations_add(kernel, other, &shape) : -EINVAL;
+    return error == 0         ? RESEAT_OK
+           : error == -EDOM   ? RESEAT_DIFFERENT
+           : error == -ENOSPC ? RESEAT_TOO_MANY
+           : error == -ENOMEM ? RESEAT_NO_MEMORY
+                              : RESEAT_INVALID;
+}
+
 const struct reseat_api *reseat_api(uint32_t version)
 {
     static const struct reseat_api api = {
@@ -142,6 +161,7 @@ const struct reseat_api *reseat_api(uint32_t version)
         .save = reseat_api_save,
         .restored = reseat_api_restored,
         .name = reseat_api_name,
+        .offer = reseat_api_offer,
     };
     return version >> 16 == RESEAT_API_MAJOR ? &api : NULL;
 }

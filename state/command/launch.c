@@ -16,6 +16,7 @@
 #include "state/object/upcalls.h"
 #include "state/object/usage.h"
 #include "state/program/group.h"
+#include "state/program/implementations.h"
 #include "state/program/kernel.h"
 #include "state/program/program_cut.h"
 
@@ -241,7 +242,7 @@ static cl_int launch_issue_held(struct command *command, struct residence *resid
 {
     struct launch *launch = (struct launch *)command;
     const struct pieces *pieces =
-        command->ops->pieces && !launch->pieces.places ? &launch->pieces : NULL;
+        command->ops->pieces && !launch->pieces.is_all ? &launch->pieces : NULL;
     struct launch_space space = *launch->space;
     size_t chosen[3];
     struct piece_space piece;
@@ -656,7 +657,8 @@ static NOINLINE bool launch_may_be_placed(struct launch *launch, bool visible)
 {
     struct kernel *kernel = launch->kernel;
     uint64_t items = launch_item_count(launch->space);
-    pieces_begin_whole(kernel->pace, items, &launch->pieces);
+    pieces_begin_all(kernel->pace, items, &launch->pieces);
+    launch->pieces.places = true;
     if (!place_is_worth_it(launch->base.queue, &launch->pieces) || work_is_over() ||
         callback_start() != 0)
         return false;
@@ -685,9 +687,22 @@ static inline bool launch_goes_in_pieces(struct launch *launch, bool visible)
     return launch_cut(launch);
 }
 
-HOT cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_type type,
-                      const struct launch_space *space, cl_uint waits, const cl_event *wait_list,
-                      cl_event *ret_event)
+/* True when the launch is to be measured as one piece, though it would go whole. */
+static bool launch_is_measured(struct launch *launch)
+{
+    if (work_is_over() || callback_start() != 0)
+        return false;
+    (void)launch_take_space(launch);
+    pieces_begin_all(launch->kernel->pace, launch_item_count(launch->space), &launch->pieces);
+    return true;
+}
+
+/* @is_trial: its speed is to be measured. */
+static ALWAYS_INLINE cl_int launch_run_kernel(struct queue *queue, struct kernel *kernel,
+                                              cl_command_type type,
+                                              const struct launch_space *space, bool is_trial,
+                                              cl_uint waits, const cl_event *wait_list,
+                                              cl_event *ret_event)
 {
     cl_int error;
     bool again, is_task = type == CL_COMMAND_TASK;
@@ -708,7 +723,8 @@ HOT cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_typ
         launch_scatter(&launch);
         if (UNLIKELY(is_task)) {
             error = command_run(&launch.base, false, waits, wait_list, ret_event);
-        } else if (UNLIKELY(launch_goes_in_pieces(&launch, ret_event != NULL))) {
+        } else if (UNLIKELY(launch_goes_in_pieces(&launch, ret_event != NULL) ||
+                            (is_trial && launch_is_measured(&launch)))) {
             launch.base.ops = &piece_ops;
             error = command_run_in_pieces(&launch.base, waits, wait_list, ret_event);
             if (launch.pieces.places)
@@ -721,6 +737,37 @@ HOT cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_typ
                 !vdev_is_lost(queue->vdev) &&
                 the_upcalls->move_back(queue->vdev, here, kernel->pace->name);
     } while (again);
+    return error;
+}
+
+/* Launch the one of its implementations that is fastest. Where another one fails, the kernel itself
+ * is launched. */
+static NOINLINE cl_int launch_run_fastest(struct queue *queue, struct kernel *kernel,
+                                          const struct launch_space *space, cl_uint waits,
+                                          const cl_event *wait_list, cl_event *ret_event)
+{
+    struct implementation_launch chosen = {.kernel = kernel, .space = *space};
+    /* Launches that are placed are measured elsewhere, too, and compared by themselves. */
+    if (!atomic_load(&place_wanted))
+        implementations_choose(kernel, space, &chosen);
+    for (;;) {
+        cl_int error =
+            launch_run_kernel(queue, chosen.kernel, CL_COMMAND_NDRANGE_KERNEL, &chosen.space,
+                              chosen.is_trial, waits, wait_list, ret_event);
+        if (error == CL_SUCCESS || chosen.kernel == kernel)
+            return error;
+        chosen = (struct implementation_launch){.kernel = kernel, .space = *space};
+    }
+}
+
+HOT cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_type type,
+                      const struct launch_space *space, cl_uint waits, const cl_event *wait_list,
+                      cl_event *ret_event)
+{
+    cl_int error =
+        UNLIKELY(kernel->implementations != NULL) && type == CL_COMMAND_NDRANGE_KERNEL
+            ? launch_run_fastest(queue, kernel, space, waits, wait_list, ret_event)
+            : launch_run_kernel(queue, kernel, type, space, false, waits, wait_list, ret_event);
     if (error == CL_SUCCESS) {
         kernel_note_launch(kernel, space);
         queue_note_launch(queue, kernel->pace->name);

@@ -103,7 +103,7 @@ bool pieces_begin(const struct launch_space *space, const struct residence *resi
     return true;
 }
 
-void pieces_begin_whole(struct pace *pace, uint64_t items, struct pieces *ret_pieces)
+void pieces_begin_all(struct pace *pace, uint64_t items, struct pieces *ret_pieces)
 {
     *ret_pieces = (struct pieces){.pace = pace,
                                   .local = 1,
@@ -113,7 +113,7 @@ void pieces_begin_whole(struct pace *pace, uint64_t items, struct pieces *ret_pi
                                   .row = items,
                                   .group = items,
                                   .measures = true,
-                                  .places = true,
+                                  .is_all = true,
                                   .end = 1};
 }
 

@@ -63,7 +63,8 @@ struct pieces {
     bool alone;        /**< No other queue is created before it has ended: queue_alone_begin. */
     const char *stays; /**< Why it may not be spread, in words; NULL: it may. */
     bool announced;    /**< Helpers were told of it. */
-    bool places;       /**< The launch is one piece, and may run on another device (place.h). */
+    bool is_all;       /**< The launch is one piece, of which only the work-items are known... */
+    bool places;       /**< ...and which may run on another device (place.h)... */
     bool visible;      /**< ...and the program has its event. */
     /* Guarded by engine_lock. */
     size_t done, end;    /**< Groups from `done` to `end` are still to be given next. */
@@ -86,8 +87,8 @@ struct pieces {
  */
 bool pieces_begin(const struct launch_space *space, const struct residence *residence,
                   bool offset_aware, struct pieces *ret_pieces);
-/** Make a launch of @items work-items one piece, which may run on another device (place.h). */
-void pieces_begin_whole(struct pace *pace, uint64_t items, struct pieces *ret_pieces);
+/** Make a launch of @items work-items, whatever its shape, one piece. */
+void pieces_begin_all(struct pace *pace, uint64_t items, struct pieces *ret_pieces);
 void pieces_finish(struct pieces *pieces);
 /** False while its speed is unknown. By the thread that gives its pieces. */
 bool pieces_know_pace(const struct pieces *pieces);

@@ -10,6 +10,7 @@
 #include "state/base/threads/thread.h"
 #include "state/object/lost.h"
 #include "state/object/upcalls.h"
+#include "state/program/implementations.h"
 #include "state/program/kernel_priv.h"
 
 void kernel_arg_finish(struct kernel_arg *arg)
@@ -20,6 +21,7 @@ void kernel_arg_finish(struct kernel_arg *arg)
 
 static void kernel_finish(struct kernel *kernel)
 {
+    implementations_free(kernel->implementations);
     for (cl_uint i = 0; kernel->args && i < kernel->arg_count; i++)
         kernel_arg_finish(&kernel->args[i]);
     free(kernel->args);

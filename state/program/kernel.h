@@ -41,8 +41,9 @@ struct kernel {
     bool requires_group;            /**< It has a reqd_work_group_size. */
     struct pace *pace;              /**< The program's, with the kernel's name: pace.h */
     struct kernel_details *details; /**< Memoised answers and what was launched: kernel_priv.h */
-    cl_kernel *real;                /**< Owned, with applied[] behind: one for each of the context's
-                                       residences. */
+    struct implementations *implementations; /**< Owned; NULL: no other kernel does its work. */
+    cl_kernel *real;         /**< Owned, with applied[] behind: one for each of the context's
+                                residences. */
     uint32_t *applied;       /**< The edition that each of real[] was given: kernel_is_ready. */
     struct program *program; /**< Held. */
 };
@@ -65,6 +66,10 @@ cl_int kernel_clone(struct kernel *source, struct kernel **ret_kernel);
  * only about what is new to it. Waits while the context is suspended; not inside the gate.
  */
 cl_int kernel_set_arg(struct kernel *kernel, cl_uint index, size_t size, const void *value);
+
+/** Give @target, whose parameters are of the same kinds, the arguments of @source but those of
+ *  __local memory. 0 or -ENOMEM: it has some of them. */
+MUST_CHECK int kernel_copy_args(const struct kernel *source, struct kernel *target);
 
 /**
  * clSetKernelArgSVMPointer (5.9.2). A pointer that is in no allocation pins the context for good.

@@ -120,6 +120,34 @@ int kernel_arg_copy(const struct kernel_arg *arg, struct kernel_arg *ret_arg)
     return 0;
 }
 
+/* Replace the value of an argument, not what is declared of its parameter. */
+static int kernel_arg_replace(struct kernel *kernel, struct kernel_arg *arg,
+                              const struct kernel_arg *value)
+{
+    struct kernel_arg next;
+    if (kernel_arg_copy(value, &next) != 0)
+        return -ENOMEM;
+    kernel_arg_leave(kernel, arg, false);
+    kernel->unset += next.kind == ARG_UNSET;
+    arg->kind = next.kind;
+    arg->size = next.size;
+    arg->object = next.object;
+    arg->value = next.value;
+    return 0;
+}
+
+int kernel_copy_args(const struct kernel *source, struct kernel *target)
+{
+    int err = 0;
+    for (cl_uint i = 0; !err && i < source->arg_count; i++)
+        if (target->args[i].kind != ARG_LOCAL && source->args[i].kind != ARG_LOCAL)
+            err = kernel_arg_replace(target, &target->args[i], &source->args[i]);
+    kernel_exec_unref(target->details->exec);
+    target->details->exec = kernel_exec_ref(source->details->exec);
+    kernel_changed(target, 0, false);
+    return err;
+}
+
 /* Make the real kernel in @residence, if there is none yet. */
 static inline cl_int kernel_args_home_real(struct kernel *kernel, struct residence *residence,
                                            uint8_t residence_index)

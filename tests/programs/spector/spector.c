@@ -3,11 +3,12 @@
  * normals), algebra (spmv, matmul), counting (histogram) and graph (bfs).
  *
  *   spector [--kernel NAME|all] [--size small|medium|large] [--work N] [--repeat N] [--seed N]
- *           [--check] [--times FILE]
+ *           [--check] [--offer] [--times FILE]
  *
  * --work has each item do its work N times over, so that a launch takes as long as wanted. Every
  * pass has to give the bytes of the first. --check compares with the host's own results: all of
- * them as long as that takes no more than a second or so, beyond that a sample by the seed.
+ * them as long as that takes no more than a second or so, beyond that a sample by the seed. --offer
+ * offers another implementation of dct, with eight times fewer work-items in a group (reseat.h).
  *
  * Arithmetic is exact: integers, and in matmul floats that are small integers, whose sums are exact
  * in any order and contracted or not. So every device gives the same bytes.
@@ -54,6 +55,14 @@ void spector_args(struct spector *s, size_t kernel, const int *buffers, size_t n
         prog_arg(s->kernels[kernel], at++, sizeof(cl_mem), &s->buffers[buffers[i]]);
     for (size_t i = 0; i < n_numbers; i++)
         prog_arg(s->kernels[kernel], at++, sizeof *numbers, &numbers[i]);
+}
+
+void spector_offer(struct spector *s, const struct reseat_implementation *implementation)
+{
+    int error = reseat_offer(s->kernels[0], s->kernels[1], implementation);
+
+    if (error != RESEAT_OK && error != RESEAT_NOT_UNDER)
+        prog_fail("%s: no other implementation: %s", s->ops->name, reseat_error_text(error));
 }
 
 void spector_launch(struct spector *s, size_t kernel, size_t x, size_t y, size_t group,
@@ -186,10 +195,12 @@ int main(int argc, char **argv)
     struct spector chosen[KERNELS];
     struct prog prog;
     size_t n = 0;
-    bool checks = false;
+    bool checks = false, offers = false;
 
-    for (int i = 1; i < argc; i++)
+    for (int i = 1; i < argc; i++) {
         checks = checks || strcmp(argv[i], "--check") == 0;
+        offers = offers || strcmp(argv[i], "--offer") == 0;
+    }
     REQUIRE(repeat >= 1 && work >= 0 && work <= INT32_MAX);
     prog_open(&prog);
     FILE *times = path ? times_open(path, prog.device) : NULL;
@@ -201,6 +212,8 @@ int main(int argc, char **argv)
         s->n = all[i]->n[size];
         s->work = work ? (cl_uint)work : all[i]->work[size];
         make(s);
+        if (offers && s->ops->offer)
+            s->ops->offer(s);
     }
     if (n == 0)
         prog_fail("--kernel: no such kernel: %s", only);

@@ -2,6 +2,7 @@
 #ifndef TESTS_PROGRAMS_SPECTOR_H
 #define TESTS_PROGRAMS_SPECTOR_H
 
+#include "policy/reseat.h"
 #include "prog.h"
 
 enum spector_size { SMALL, MEDIUM, LARGE, SPECTOR_SIZES };
@@ -29,6 +30,9 @@ struct spector_ops {
 
     /** Make the input, the buffers and the results. */
     void (*make)(struct spector *s);
+
+    /** Offer the second kernel as another implementation of the first; may be NULL. */
+    void (*offer)(struct spector *s);
 
     /** Enqueue everything once; what a pass needs to find as it was is restored by it. */
     void (*pass)(struct spector *s);
@@ -66,6 +70,10 @@ void spector_result(struct spector *s, size_t result, size_t index, struct resul
 /** Arguments of a kernel from the first: buffers by index, then numbers. */
 void spector_args(struct spector *s, size_t kernel, const int *buffers, size_t n_buffers,
                   const cl_uint *numbers, size_t n_numbers);
+
+/** Offer the second kernel as another implementation of the first, where the program runs under
+ *  reseat. */
+void spector_offer(struct spector *s, const struct reseat_implementation *implementation);
 
 /** Enqueue a kernel over @x by @y items in groups of @group by @group_y. */
 void spector_launch(struct spector *s, size_t kernel, size_t x, size_t y, size_t group,
