@@ -35,6 +35,7 @@ int main(void)
     printf("%d ", reseat_save(NULL, 0));
     printf("%d ", reseat_restored(&restored));
     printf("%d ", reseat_name(NULL, "name", NULL));
+    printf("%d ", reseat_offer(NULL, NULL, NULL));
     printf("%d: ", reseat_current(NULL, &device));
     printf("%s\n", reseat_error_text(RESEAT_NOT_UNDER));
     return 0;

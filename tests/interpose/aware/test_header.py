@@ -17,10 +17,10 @@ WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 COMPILERS = {"gcc": ("c", "c11"), "clang": ("c", "c11"), "g++": ("c++", "c++17"),
              "clang++": ("c++", "c++17")}
 TEXT = "the program does not run under reseat"
-NATIVE = f"-1 -1 -1 -1 -1 -1 -1 -1 -1: {TEXT}\n"
+NATIVE = f"{'-1 ' * 9}-1: {TEXT}\n"
 # Registered once, no agent to hear the wish, unregistered once; no image that is made or read, and no
-# object; no driver to run on.
-UNDER = f"0 -5 -7 0 -6 -10 -13 -3 -9: {TEXT}\n"
+# object and no kernel; no driver to run on.
+UNDER = f"0 -5 -7 0 -6 -10 -13 -3 -3 -9: {TEXT}\n"
 
 
 def expect(what, got, wanted):
