@@ -101,49 +101,75 @@ static bool schedule_home_is_known(const struct schedule_launch *launch,
     return home->run_ns && (launch->objective == SCHEDULE_TIME || home->energy_uj);
 }
 
-struct schedule_choice schedule_choose(const struct schedule_launch *launch,
-                                       const struct schedule_candidate *candidates, uint32_t count)
-{
-    uint64_t ends[SCHEDULE_CANDIDATES] = {0}, earliest = UINT64_MAX, best_cost = UINT64_MAX;
-    uint32_t open = 0, best = SCHEDULE_NONE, home = launch->home;
+/* Those of the candidates that may run the launch now. */
+struct schedule_open {
+    uint32_t which;                               /* a bit for each */
+    uint64_t ends[SCHEDULE_CANDIDATES], earliest; /* UINT64_MAX: not known */
+};
 
-    count = count < SCHEDULE_CANDIDATES ? count : SCHEDULE_CANDIDATES;
+static struct schedule_open schedule_find_open(const struct schedule_launch *launch,
+                                               const struct schedule_candidate *candidates,
+                                               uint32_t count)
+{
+    struct schedule_open open = {.earliest = UINT64_MAX};
+
     for (uint32_t i = 0; i < count; i++) {
         if (!candidates[i].allowed || !schedule_fits(launch, &candidates[i]))
             continue;
-        open |= 1u << i;
-        ends[i] = candidates[i].run_ns ? schedule_end(launch, &candidates[i]) : UINT64_MAX;
-        earliest = ends[i] < earliest ? ends[i] : earliest;
+        open.which |= 1u << i;
+        open.ends[i] = candidates[i].run_ns ? schedule_end(launch, &candidates[i]) : UINT64_MAX;
+        open.earliest = open.ends[i] < open.earliest ? open.ends[i] : open.earliest;
     }
-    if (!open) {
+    return open;
+}
+
+/* The one that is best for the objective; SCHEDULE_NONE: it is not known. */
+static uint32_t schedule_find_best(const struct schedule_launch *launch,
+                                   const struct schedule_candidate *candidates, uint32_t count,
+                                   const struct schedule_open *open)
+{
+    uint64_t due = schedule_later(launch->due_ns, open->earliest), best_cost = UINT64_MAX;
+    uint32_t best = SCHEDULE_NONE;
+
+    for (uint32_t i = 0; i < count; i++) {
+        if (!(open->which & 1u << i))
+            continue;
+        uint64_t cost = schedule_objective_cost(launch, &candidates[i], open->ends[i], due);
+        if (cost < best_cost || (cost == best_cost && best != SCHEDULE_NONE &&
+                                 schedule_breaks_tie(launch, candidates, open->ends, i, best))) {
+            best = i;
+            best_cost = cost;
+        }
+    }
+    return best;
+}
+
+struct schedule_choice schedule_choose(const struct schedule_launch *launch,
+                                       const struct schedule_candidate *candidates, uint32_t count)
+{
+    uint32_t best = SCHEDULE_NONE, home = launch->home;
+
+    count = count < SCHEDULE_CANDIDATES ? count : SCHEDULE_CANDIDATES;
+    struct schedule_open open = schedule_find_open(launch, candidates, count);
+    if (!open.which) {
         uint64_t least = schedule_least(launch, candidates, count);
         return (struct schedule_choice){
             .verdict = least && least <= launch->cap_mw ? SCHEDULE_WAIT : SCHEDULE_REFUSE,
             .candidate = SCHEDULE_NONE,
             .least_mw = least};
     }
-    uint64_t due = schedule_later(launch->due_ns, earliest);
-    bool home_open = home < count && open & 1u << home;
-    bool known = !home_open || schedule_home_is_known(launch, &candidates[home]);
-    for (uint32_t i = 0; i < count && known; i++) {
-        uint64_t cost = open & 1u << i
-                            ? schedule_objective_cost(launch, &candidates[i], ends[i], due)
-                            : UINT64_MAX;
-        if (cost < best_cost || (cost == best_cost && best != SCHEDULE_NONE &&
-                                 schedule_breaks_tie(launch, candidates, ends, i, best))) {
-            best = i;
-            best_cost = cost;
-        }
-    }
+    bool home_open = home < count && open.which & 1u << home;
+    if (!home_open || schedule_home_is_known(launch, &candidates[home]))
+        best = schedule_find_best(launch, candidates, count, &open);
     if (best == SCHEDULE_NONE && home_open)
         best = home;
     /* The earliest end where no energy is known; else any. */
     for (uint32_t i = 0; best == SCHEDULE_NONE && i < count; i++)
-        if (open & 1u << i && ends[i] == earliest)
+        if (open.which & 1u << i && open.ends[i] == open.earliest)
             best = i;
     return (struct schedule_choice){.verdict = SCHEDULE_RUN,
                                     .candidate = best,
-                                    .end_ns = candidates[best].run_ns ? ends[best] : 0};
+                                    .end_ns = candidates[best].run_ns ? open.ends[best] : 0};
 }
 
 /* ---- graphs ---- */

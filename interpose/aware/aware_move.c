@@ -138,6 +138,24 @@ static bool aware_move_is_lost(uint32_t vdev)
     return lost;
 }
 
+/* The callback is still waited for. Returns 0, or -errno with the reason why it need not be. */
+static int aware_move_go_on(const struct move_request *request, enum aware_stage stage,
+                            uint64_t deadline, char *ret_reason, size_t size)
+{
+    int error = aware_move_check(request, ret_reason, size);
+    if (error != 0)
+        return error;
+    if (stage == AWARE_SAVE && aware_move_is_lost(request->vdev)) {
+        snprintf(ret_reason, size, "its device was lost while it was asked for its progress");
+        return -EIO;
+    }
+    if (clock_now_ns() >= deadline) {
+        aware_move_say_overdue(ret_reason, size);
+        return -EIO;
+    }
+    return 0;
+}
+
 int aware_ask(const struct move_request *request, enum aware_stage stage,
               const struct device *target, const bool *enough, char *ret_reason, size_t size)
 {
@@ -160,15 +178,7 @@ int aware_ask(const struct move_request *request, enum aware_stage stage,
     int error = 0;
     while (error == 0 && !(enough && *enough) && aware.registration == registration &&
            (aware.ask.stage != AWARE_IDLE || aware.now.stage == stage)) {
-        error = aware_move_check(request, ret_reason, size);
-        if (error == 0 && stage == AWARE_SAVE && aware_move_is_lost(request->vdev)) {
-            snprintf(ret_reason, size, "its device was lost while it was asked for its progress");
-            error = -EIO;
-        }
-        if (error == 0 && clock_now_ns() >= deadline) {
-            aware_move_say_overdue(ret_reason, size);
-            error = -EIO;
-        }
+        error = aware_move_go_on(request, stage, deadline, ret_reason, size);
         if (error == 0)
             aware_move_look_later(deadline);
     }

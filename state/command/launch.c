@@ -765,7 +765,7 @@ HOT cl_int launch_run(struct queue *queue, struct kernel *kernel, cl_command_typ
                       cl_event *ret_event)
 {
     cl_int error =
-        UNLIKELY(kernel->implementations != NULL) && type == CL_COMMAND_NDRANGE_KERNEL
+        UNLIKELY(kernel->has_implementations) && type == CL_COMMAND_NDRANGE_KERNEL
             ? launch_run_fastest(queue, kernel, space, waits, wait_list, ret_event)
             : launch_run_kernel(queue, kernel, type, space, false, waits, wait_list, ret_event);
     if (error == CL_SUCCESS) {

@@ -345,12 +345,51 @@ bool place_is_any_free(void)
     return free;
 }
 
+/* A launch that could be given to helpers. */
+struct place_question {
+    const struct command *command;
+    struct pieces *pieces;
+    struct device *device; /* at home, with... */
+    const struct piece_cost *home;
+    uint64_t now, leaves_at_ns;
+};
+
+/* What the @i-th helper would do with it. @ret_explores: it is to run there to be measured. Returns
+ * true when the time it takes there is guessed, because the helper is a device like home's. */
+static bool place_ask_helper(const struct place_question *asked, uint32_t i,
+                             struct schedule_candidate *ret_candidate, bool *ret_explores)
+{
+    struct place_helper *helper = &places.helpers[i];
+    uint8_t index = place_index_of(asked->command->queue->context, helper->device);
+    uint64_t now = asked->now;
+    *ret_candidate = (struct schedule_candidate){.allowed = false};
+    if (!place_is_candidate(helper, asked->device, index, now))
+        return false;
+    const struct piece_cost *cost = place_cost(asked->pieces, i, helper->device);
+    uint64_t ns = cost->ns;
+    bool guessed = ns == 0 && helper->same_model && places.objective == SCHEDULE_TIME;
+    if (guessed && place_may_try(now))
+        ns = asked->home->ns;
+    else if (!helper->busy && asked->leaves_at_ns == 0 &&
+             place_wants_trial(asked->pieces->pace, helper->device, cost->ns, now) &&
+             place_may_try(now) && place_may_gain(asked->command, helper, index, asked->home, now))
+        *ret_explores = true;
+    uint64_t copies = place_copies_ns(asked->command, index, helper->copies);
+    uint64_t ready_ns = helper->busy && helper->free_ns > now ? helper->free_ns : now;
+    ready_ns = asked->leaves_at_ns > ready_ns ? asked->leaves_at_ns : ready_ns;
+    *ret_candidate = (struct schedule_candidate){.allowed = ns != 0,
+                                                 .ready_ns = ready_ns + OVERHEAD_NS + copies,
+                                                 .run_ns = ns + ns / 16,
+                                                 .energy_uj = cost->energy_uj};
+    return guessed;
+}
+
 uint32_t place_decide(const struct command *command, struct pieces *pieces, uint64_t now,
                       uint64_t home_free_ns, uint64_t leaves_at_ns)
 {
-    const struct queue *queue = command->queue;
-    struct device *device = atomic_load(&queue->vdev->device);
+    struct device *device = atomic_load(&command->queue->vdev->device);
     const struct piece_cost *home = place_cost(pieces, PLACE_HOME, device);
+    const struct place_question asked = {command, pieces, device, home, now, leaves_at_ns};
     struct schedule_candidate candidates[SCHEDULE_CANDIDATES];
     uint32_t count =
         places.is_open && leaves_at_ns != UINT64_MAX && home->ns != 0 ? places.count : 0;
@@ -358,29 +397,9 @@ uint32_t place_decide(const struct command *command, struct pieces *pieces, uint
     pieces->explores = false;
     pieces->home_end_ns = home_free_ns + home->ns;
     for (uint32_t i = 0; i < count; i++) {
-        struct place_helper *helper = &places.helpers[i];
-        uint8_t index = place_index_of(queue->context, helper->device);
-        candidates[i] = (struct schedule_candidate){.allowed = false};
-        if (!place_is_candidate(helper, device, index, now))
-            continue;
-        const struct piece_cost *cost = place_cost(pieces, i, helper->device);
-        uint64_t ns = cost->ns;
-        guessed[i] = ns == 0 && helper->same_model && places.objective == SCHEDULE_TIME;
-        if (guessed[i] && place_may_try(now))
-            ns = home->ns;
-        else if (!helper->busy && leaves_at_ns == 0 &&
-                 place_wants_trial(pieces->pace, helper->device, cost->ns, now) &&
-                 place_may_try(now) && place_may_gain(command, helper, index, home, now)) {
-            pieces->explores = true;
+        guessed[i] = place_ask_helper(&asked, i, &candidates[i], &pieces->explores);
+        if (pieces->explores)
             return i;
-        }
-        uint64_t copies = place_copies_ns(command, index, helper->copies);
-        uint64_t ready_ns = helper->busy && helper->free_ns > now ? helper->free_ns : now;
-        ready_ns = leaves_at_ns > ready_ns ? leaves_at_ns : ready_ns;
-        candidates[i] = (struct schedule_candidate){.allowed = ns != 0,
-                                                    .ready_ns = ready_ns + OVERHEAD_NS + copies,
-                                                    .run_ns = ns + ns / 16,
-                                                    .energy_uj = cost->energy_uj};
     }
     candidates[count] = (struct schedule_candidate){.allowed = true,
                                                     .ready_ns = now,

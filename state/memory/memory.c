@@ -256,47 +256,71 @@ static cl_int memory_make_at_home(struct memory *memory, const void *initial, bo
     return error;
 }
 
+/* What was done so far to make room for an object. */
+struct settling {
+    enum budget_answer answer;
+    bool relieved;
+};
+
+/* Free objects that are kept only for the program's protection, once. @at_once: even if that was
+ * done a moment ago. */
+static bool memory_relieve(struct settling *settling, bool at_once)
+{
+    if (settling->relieved || !the_upcalls || !the_upcalls->relieve(at_once))
+        return false;
+    settling->relieved = true;
+    return true;
+}
+
+/* It does not fit. Returns CL_SUCCESS when it may now, or the error of the call. */
+static cl_int memory_make_room(const struct memory *memory, struct device *device, cl_int error,
+                               struct settling *settling)
+{
+    if (memory_relieve(settling, error != OVER_BUDGET))
+        return CL_SUCCESS;
+    settling->answer =
+        the_upcalls->ask_for_budget(device, memory->size, memory->size, false, error);
+    if (settling->answer != BUDGET_AGAIN && memory_relieve(settling, true))
+        settling->answer = BUDGET_AGAIN;
+    if (settling->answer != BUDGET_REFUSE)
+        return CL_SUCCESS;
+    return error == OVER_BUDGET ? CL_MEM_OBJECT_ALLOCATION_FAILURE : error;
+}
+
+/* It was not made, by @error. Inside the gate, which this leaves. Returns CL_SUCCESS when it is to
+ * be tried again, or the error of the call. */
+static cl_int memory_answer_failure(const struct memory *memory, struct device *device,
+                                    cl_int error, struct settling *settling)
+{
+    struct residence *residence = memory->context->at[context_home(memory->context)];
+    residence_ref(residence);
+    gate_leave();
+    bool lost = residence_failed(residence, error);
+    bool recovered = lost && the_upcalls && the_upcalls->await_recovery(residence);
+    residence_unref(residence);
+    if (lost)
+        return recovered ? CL_SUCCESS : CL_OUT_OF_RESOURCES;
+    if (!is_shortage(error) || memory->root != memory || settling->answer != BUDGET_AGAIN)
+        return error;
+    return memory_make_room(memory, device, error, settling);
+}
+
 /* Make it where the context lives now, with its initial content, and publish it. What does not fit
  * there goes to the policy. */
 static cl_int memory_settle(struct memory *memory, const void *initial, struct memory **ret_memory)
 {
+    struct settling settling = {.answer = BUDGET_AGAIN};
     struct device *device;
-    enum budget_answer answer = BUDGET_AGAIN;
-    bool relieved = false;
-    cl_int error;
     for (;;) {
         context_enter(memory->context);
-        error = memory_make_at_home(memory, initial, answer == BUDGET_SPILL, &device);
+        cl_int error =
+            memory_make_at_home(memory, initial, settling.answer == BUDGET_SPILL, &device);
         if (LIKELY(error == CL_SUCCESS))
             break;
-        bool ask = is_shortage(error) && memory->root == memory && answer == BUDGET_AGAIN;
-        struct residence *residence = memory->context->at[context_home(memory->context)];
-        residence_ref(residence);
-        gate_leave();
-        bool lost = residence_failed(residence, error);
-        bool again = lost && the_upcalls && the_upcalls->await_recovery(residence);
-        residence_unref(residence);
-        if (again)
-            continue;
-        /* First free objects that are kept only for the program's protection. If the driver itself
-         * ran out of memory, do so even if it was done a moment ago. */
-        if (ask && !lost && !relieved && the_upcalls &&
-            the_upcalls->relieve(error != OVER_BUDGET)) {
-            relieved = true;
-            continue;
-        }
-        if (lost || !ask) {
+        error = memory_answer_failure(memory, device, error, &settling);
+        if (error != CL_SUCCESS) {
             memory_discard(memory);
-            return lost ? CL_OUT_OF_RESOURCES : error;
-        }
-        answer = the_upcalls->ask_for_budget(device, memory->size, memory->size, false, error);
-        if (answer != BUDGET_AGAIN && !relieved && the_upcalls->relieve(true)) {
-            relieved = true;
-            answer = BUDGET_AGAIN;
-        }
-        if (answer == BUDGET_REFUSE) {
-            memory_discard(memory);
-            return error == OVER_BUDGET ? CL_MEM_OBJECT_ALLOCATION_FAILURE : error;
+            return error;
         }
     }
     if (initial && memory->root == memory && the_upcalls)

@@ -213,6 +213,38 @@ static void move_spread_over(struct move *move)
     move->spread = NULL;
 }
 
+/* PREPARE. @again: what was made or copied before was too little. */
+static int move_do_prepare(struct move *move, bool again)
+{
+    move_enter_phase(move, MOVE_PREPARE);
+    int error = move_prepare(move);
+    move->on_demand = error == 0 && move_is_on_demand(move);
+    bool by_itself =
+        move->on_demand || move->recovers; /* its bytes are fetched or restored later */
+    if (error == 0 && !again && !by_itself)
+        error = move_copy_ahead(move);
+    if (error == 0 && move->request->spreads && move->target && !by_itself)
+        error = move_spread(move);
+    return error == 0 ? move_quiesce(move) : error;
+}
+
+/* PAUSE and COPY. @last: what the program made meanwhile is made while it is paused, unless the
+ * pause is limited. @ret_stale: it is to be prepared again. */
+static int move_do_pause(struct move *move, bool last, bool *ret_stale)
+{
+    move_enter_phase(move, MOVE_PAUSE);
+    int error = move_pause_begin(move);
+    bool stale = error == 0 && move_is_stale(move);
+    if (stale && last && !move_is_strict(move)) {
+        error = move_prepare(move);
+        stale = false;
+    }
+    if (error == 0 && !stale)
+        error = move_bring_up_to_date(move);
+    *ret_stale = stale;
+    return error;
+}
+
 /* PREPARE, PAUSE and COPY, repeated when the program made something that takes long to make at the
  * target, or when the pause would be too long. A program that makes more each time is paused for as
  * long as that takes in the end, unless the pause is limited. */
@@ -221,27 +253,10 @@ static int move_prepare_and_copy(struct move *move)
     int error = 0, attempt = 0;
     bool stale = false;
     while (error == 0 && attempt < ATTEMPTS) {
-        move_enter_phase(move, MOVE_PREPARE);
-        error = move_prepare(move);
-        move->on_demand = error == 0 && move_is_on_demand(move);
-        if (error == 0 && !stale && !move->on_demand && !move->recovers)
-            error = move_copy_ahead(move);
-        if (error == 0 && move->request->spreads && move->target && !move->on_demand &&
-            !move->recovers)
-            error = move_spread(move);
-        if (error == 0)
-            error = move_quiesce(move);
+        error = move_do_prepare(move, stale);
         if (error != 0)
             return error;
-        move_enter_phase(move, MOVE_PAUSE);
-        error = move_pause_begin(move);
-        stale = error == 0 && move_is_stale(move);
-        if (stale && attempt + 1 == ATTEMPTS && !move_is_strict(move)) {
-            error = move_prepare(move);
-            stale = false;
-        }
-        if (error == 0 && !stale)
-            error = move_bring_up_to_date(move);
+        error = move_do_pause(move, attempt + 1 == ATTEMPTS, &stale);
         if (!stale && !move_may_try_again(move, error))
             return error;
         move_pause_end(move);

@@ -90,14 +90,14 @@ static bool implementations_parameters_are_equal(struct kernel *kernel, struct k
 int implementations_add(struct kernel *kernel, struct kernel *other,
                         const struct implementation_shape *shape)
 {
-    struct implementations *all = kernel->implementations;
+    struct implementations *all = kernel->details->implementations;
     if (kernel->context != other->context)
         return implementations_refuse(kernel, other, "it is of another context", -EINVAL);
     if (kernel->context->vdev_count != 1)
         return implementations_refuse(kernel, other, "their context has several devices", -EINVAL);
     if (kernel->pace == other->pace)
         return implementations_refuse(kernel, other, "it is the same kernel", -EINVAL);
-    if (other->implementations)
+    if (other->has_implementations)
         return implementations_refuse(kernel, other, "others are launched instead of it", -EINVAL);
     if (!implementations_shape_is_valid(other, shape))
         return implementations_refuse(kernel, other, "its work-groups cannot be such", -EINVAL);
@@ -112,7 +112,8 @@ int implementations_add(struct kernel *kernel, struct kernel *other,
     object_hold(other);
     all->list[all->count++] = (struct implementation){
         .kernel = other, .shape = *shape, .copied = kernel_edition(kernel) - 1};
-    kernel->implementations = all;
+    kernel->details->implementations = all;
+    kernel->has_implementations = true;
     return 0;
 }
 
@@ -218,7 +219,7 @@ static bool implementation_copy_args(struct implementation *one, const struct ke
 static uint32_t implementations_settle(struct kernel *kernel, const struct device *device,
                                        uint32_t fits, struct implementation_launch *launches)
 {
-    struct implementations *all = kernel->implementations;
+    struct implementations *all = kernel->details->implementations;
     int before = cancel_hold();
     pthread_mutex_lock(&kernel->details->lock);
     for (uint32_t i = 0; all->device != device && i < all->count; i++)
@@ -240,7 +241,7 @@ static uint32_t implementations_settle(struct kernel *kernel, const struct devic
 void implementations_choose(struct kernel *kernel, const struct launch_space *space,
                             struct implementation_launch *ret_launch)
 {
-    const struct implementations *all = kernel->implementations;
+    const struct implementations *all = kernel->details->implementations;
     const struct context *context = kernel->context;
     struct implementation_launch launches[IMPLEMENTATIONS_MOST];
     const struct device *device = NULL;

@@ -27,6 +27,7 @@ struct implementation_shape {
  */
 MUST_CHECK int implementations_add(struct kernel *kernel, struct kernel *other,
                                    const struct implementation_shape *shape);
+struct implementations;
 void implementations_free(struct implementations *implementations); /**< NULL is allowed. */
 
 /** What is launched in place of a launch. */

@@ -21,7 +21,6 @@ void kernel_arg_finish(struct kernel_arg *arg)
 
 static void kernel_finish(struct kernel *kernel)
 {
-    implementations_free(kernel->implementations);
     for (cl_uint i = 0; kernel->args && i < kernel->arg_count; i++)
         kernel_arg_finish(&kernel->args[i]);
     free(kernel->args);
@@ -30,6 +29,7 @@ static void kernel_finish(struct kernel *kernel)
         answers_finish(&kernel->details->answers);
         pthread_mutex_destroy(&kernel->details->lock);
         kernel_exec_unref(kernel->details->exec);
+        implementations_free(kernel->details->implementations);
     }
     free(kernel->details);
     atomic_fetch_sub_explicit(&kernel->program->kernels, 1, memory_order_relaxed);

@@ -39,11 +39,11 @@ struct kernel {
     _Atomic uint32_t edition;       /**< Incremented when an argument changes, by the thread that
                                          sets it. */
     bool requires_group;            /**< It has a reqd_work_group_size. */
+    bool has_implementations;       /**< Other kernels do its work: implementations.h */
     struct pace *pace;              /**< The program's, with the kernel's name: pace.h */
     struct kernel_details *details; /**< Memoised answers and what was launched: kernel_priv.h */
-    struct implementations *implementations; /**< Owned; NULL: no other kernel does its work. */
-    cl_kernel *real;         /**< Owned, with applied[] behind: one for each of the context's
-                                residences. */
+    cl_kernel *real;                /**< Owned, with applied[] behind: one for each of the context's
+                                       residences. */
     uint32_t *applied;       /**< The edition that each of real[] was given: kernel_is_ready. */
     struct program *program; /**< Held. */
 };

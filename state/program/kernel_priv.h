@@ -26,18 +26,19 @@ void kernel_exec_give(const struct kernel_exec *exec, struct residence *residenc
 struct kernel_details {
     struct answers answers;
     struct usage_kernel usage; /**< What its parameters take; noted at the first launch. */
+    atomic_bool launched;
     /** Local memory, without that of arguments, where the kernel was first made. The program is
      *  told this on every device. */
     cl_ulong local_static;
     _Atomic cl_ulong local_dynamic; /**< Bytes of its ARG_LOCAL arguments now; movers read it. */
     struct kernel_exec *exec;       /**< Or NULL. */
-    size_t required[3];             /**< By reqd_work_group_size; zeroes without. */
+    struct implementations *implementations; /**< Owned; or NULL. */
+    size_t required[3];                      /**< By reqd_work_group_size; zeroes without. */
     _Atomic uint32_t told_group; /**< The least CL_KERNEL_WORK_GROUP_SIZE it was told; 0: none. */
     _Atomic uint32_t largest_group; /**< A driver's last answer, and where: see kernel_info.c. */
     /** For making a real kernel and giving it its arguments. Driver calls are made with it held:
      *  they only set values, and wait for no other thread. */
     pthread_mutex_t lock;
-    atomic_bool launched;
     struct kernel_marks marks;
 };
 
