@@ -241,6 +241,7 @@ static int kernel_source_add_macro(struct kernel_source *s, const char *at, cons
         unit.loops = unit.loops || IS_ONE_OF(s->tokens[i], loops);
         unit.braces = unit.braces || IS_ONE_OF(s->tokens[i], braces);
         unit.statics = unit.statics || token_is(s->tokens[i], "static");
+        unit.ends = unit.ends || token_is(s->tokens[i], ";");
         unit.quotes = unit.quotes || token_is(s->tokens[i], "#");
     }
     err = kernel_source_add_token(s, ";", 1); /* ends a search that goes on behind the macro */
@@ -622,7 +623,8 @@ size_t kernel_source_find(const struct kernel_source *s, struct token name)
     return low < s->unit_count && token_same(s->units[low].name, name) ? low : s->unit_count;
 }
 
-/* A macro that uses a macro with `loops`, `braces`, `statics` or "#" has that property too. */
+/* A macro that uses a macro with `loops`, `braces`, `statics`, `ends` or "#" has that property too.
+ */
 static void kernel_source_spread_through_macros(struct kernel_source *s)
 {
     for (bool changed = true; changed;) {
@@ -637,12 +639,13 @@ static void kernel_source_spread_through_macros(struct kernel_source *s)
                     unit->loops = unit->loops || s->units[used].loops;
                     unit->braces = unit->braces || s->units[used].braces;
                     unit->statics = unit->statics || s->units[used].statics;
+                    unit->ends = unit->ends || s->units[used].ends;
                     unit->quotes_expanded = unit->quotes_expanded || s->units[used].quotes ||
                                             s->units[used].quotes_expanded;
                 }
             }
             changed = changed || before.loops != unit->loops || before.braces != unit->braces ||
-                      before.statics != unit->statics ||
+                      before.statics != unit->statics || before.ends != unit->ends ||
                       before.quotes_expanded != unit->quotes_expanded;
         }
     }

@@ -40,6 +40,7 @@ struct unit {
     bool loops;           /**< A macro: the text behind a use of it may be the body of its loop. */
     bool braces;          /**< A macro: it may make a function, or a part of one. */
     bool statics;         /**< A macro: it may declare a static variable. */
+    bool ends;            /**< A macro: it has ";". */
     bool quotes;          /**< A macro: it has "#". */
     bool quotes_expanded; /**< A macro: it uses one with "#", which gets what macros stand for. */
     bool open, recurses;  /**< In the walk from one kernel: it is being visited; it calls itself. */

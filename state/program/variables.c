@@ -19,9 +19,9 @@ static bool variables_is_builtin_type(struct token token)
 
 static bool variables_is_qualifier(struct token token)
 {
-    static const char *const words[] = {
-        "volatile",  "__volatile", "__volatile__", "restrict", "__restrict", "static",    "private",
-        "__private", "inline",     "__inline",     "local",    "__local",    "__inline__"};
+    static const char *const words[] = {"volatile",   "__volatile", "__volatile__", "restrict",
+                                        "__restrict", "private",    "__private",    "inline",
+                                        "__inline",   "local",      "__local",      "__inline__"};
     return IS_ONE_OF(token, words);
 }
 
@@ -40,10 +40,21 @@ struct reading {
     struct declaration declaration; /* the current one */
 };
 
-/* The index of the next "," or ";" outside brackets. */
+/* True for a macro that may end a declaration. */
+static bool variables_may_end(const struct kernel_source *s, struct token token)
+{
+    bool may = false;
+    size_t u = token_is_name(token) ? kernel_source_find(s, token) : s->unit_count;
+    for (; u < s->unit_count && token_same(s->units[u].name, token); u++)
+        may = may || (s->units[u].ends && !s->units[u].open);
+    return may;
+}
+
+/* The index of the next "," or ";" outside brackets, or of a macro that may make one. */
 static size_t variables_behind_value(const struct kernel_source *s, size_t at, size_t end)
 {
-    while (at < end && !token_is(s->tokens[at], ",") && !token_is(s->tokens[at], ";")) {
+    while (at < end && !token_is(s->tokens[at], ",") && !token_is(s->tokens[at], ";") &&
+           !variables_may_end(s, s->tokens[at])) {
         at = token_is(s->tokens[at], "(")   ? kernel_source_behind(s, at, end, "(", ")")
              : token_is(s->tokens[at], "{") ? kernel_source_behind(s, at, end, "{", "}")
              : token_is(s->tokens[at], "[") ? kernel_source_behind(s, at, end, "[", "]")
@@ -68,7 +79,8 @@ static void variables_note(struct reading *r, size_t at)
 {
     static const char *const others[] = {"typedef",   "kernel", "__kernel",
                                          "sampler_t", "using",  "_Static_assert"};
-    static const char *const globals[] = {"global", "__global"};
+    /* Older languages have static variables in functions alone: a macro made the brackets. */
+    static const char *const globals[] = {"global", "__global", "static"};
     static const char *const constants[] = {"constant", "__constant", "const", "__const"};
     static const char *const tags[] = {"struct", "union", "enum"};
     struct declaration *d = &r->declaration;
@@ -149,7 +161,7 @@ static bool variables_body_keeps(struct reading *r, size_t at, size_t end, bool 
             continue;
         if (depth == DEPTH_MAX)
             return true;
-        at = variables_behind_value(s, at, end);
+        at = variables_behind_value(s, at + 1, end);
         while (!arguments && at < end && token_is(s->tokens[at], ","))
             at = variables_behind_value(s, at + 1, end);
         r->declaration = (struct declaration){0};

@@ -55,6 +55,13 @@ Test(variables, that_are_global_are_found_in_any_language)
         "kernel void k() { static int n[2] = {1, (const int)2}; }",
         "kernel void k() { static __attribute__((aligned(sizeof(const int)))) int n; }",
         "#define BODY(first) { first; n++; }\nkernel void k() BODY(static int n)",
+        "static float4 last[2] = {1, 2};", /* in functions alone, where it is not global */
+        "#define END ;\nglobal int b = 1 END\nkernel void k() {}",
+        "#define END ; global int b = 1 MARK\n#define MARK ;\nconstant int c = 2 END\n",
+        "#define MARK ;\n#define END MARK\nconstant int c = 2 END global int b = 3 END\n",
+        "#define NEXT ; global int b\nconstant int c = 2 NEXT;",
+        "#define END ;\nkernel void k() { static const int a = 1 END static int n = 0; n++; }",
+        "#define BEGIN {\n#define END }\nkernel void k() BEGIN static int n; n++; END",
         "#ifdef A\n#define PLACE constant\n#else\n#define PLACE global\n#endif\nPLACE int v = 1;",
         "#ifdef A\nkernel void k(int a) {\n#elif B\nkernel void k(int2 a) {\n#else\nkernel void "
         "k() {\n#endif\n}\nglobal int v;",
@@ -70,7 +77,6 @@ Test(variables, without_an_address_space_are_global_in_new_languages)
 {
     static const char *const sources[] = {
         "int counter;",
-        "static float4 last[2] = {1, 2};",
         "atomic_int hits = ATOMIC_VAR_INIT(0); kernel void k() {}",
         "unsigned long n; void f(int);",
         "volatile uint flag;",
