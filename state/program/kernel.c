@@ -17,6 +17,8 @@ void kernel_arg_finish(struct kernel_arg *arg)
 {
     if (arg->kind == ARG_VALUE && arg->size > sizeof(arg->value.small))
         free(arg->value.big);
+    if (arg->kind == ARG_SAMPLER)
+        object_unhold(arg->object.object);
 }
 
 static void kernel_finish(struct kernel *kernel)

@@ -21,7 +21,8 @@ struct kernel_arg {
     uint8_t access : 2; /**< Of an image, above CL_KERNEL_ARG_ACCESS_READ_ONLY. */
     uint32_t size;      /**< As given to clSetKernelArg. */
     /** The object of ARG_MEMORY (NULL object: a NULL buffer) and ARG_SAMPLER. Kernels do not retain
-     *  their arguments (5.9.2), so the reference is weak. */
+     *  their arguments (5.9.2), so the reference is weak. A sampler is held nevertheless: drivers
+     *  copy it, and programs rely on that. */
     struct object_weak object;
     union {
         unsigned char small[16];

@@ -116,6 +116,8 @@ int kernel_arg_copy(const struct kernel_arg *arg, struct kernel_arg *ret_arg)
             return -ENOMEM;
         memcpy(copy.value.big, arg->value.big, arg->size);
     }
+    if (arg->kind == ARG_SAMPLER)
+        object_hold(arg->object.object);
     *ret_arg = copy;
     return 0;
 }
@@ -255,6 +257,8 @@ static NOINLINE cl_int kernel_args_set_new_object(struct kernel *kernel, cl_uint
         error = residence->cl->clSetKernelArg(kernel->real[home], index, sizeof(handle), &handle);
     if (error != CL_SUCCESS && !later)
         return error;
+    if (kind == ARG_SAMPLER)
+        object_hold(object);
     kernel_arg_leave(kernel, arg, false);
     arg->kind = (uint8_t)kind;
     arg->size = sizeof(handle);
@@ -441,7 +445,7 @@ struct kernel_captured_args {
     struct kernel *kernel;    /* held */
     struct kernel_exec *exec; /* or NULL */
     cl_uint count;
-    struct kernel_arg args[]; /* their objects are held */
+    struct kernel_arg args[]; /* their memory objects are held, too */
 };
 
 int kernel_captured_args_take(struct kernel *kernel,
@@ -463,11 +467,10 @@ int kernel_captured_args_take(struct kernel *kernel,
             return -ENOMEM;
         }
         captured_args->count = i + 1;
-        bool has_object = arg->kind == ARG_MEMORY || arg->kind == ARG_SAMPLER;
-        struct object *object = has_object ? object_weak_get(arg->object) : NULL;
+        struct object *object = arg->kind == ARG_MEMORY ? object_weak_get(arg->object) : NULL;
         if (object)
             object_hold(object);
-        else if (has_object && arg->object.object)
+        else if (arg->kind == ARG_MEMORY && arg->object.object)
             *arg = (struct kernel_arg){.kind = ARG_UNSET};
     }
     *ret_captured_args = captured_args;
@@ -554,7 +557,7 @@ void kernel_captured_args_unref(struct kernel_captured_args *captured_args)
         return;
     for (cl_uint i = 0; i < captured_args->count; i++) {
         struct kernel_arg *arg = &captured_args->args[i];
-        if (arg->kind == ARG_MEMORY || arg->kind == ARG_SAMPLER)
+        if (arg->kind == ARG_MEMORY)
             object_unhold(arg->object.object);
         kernel_arg_finish(arg);
     }

@@ -75,7 +75,7 @@ static inline bool kernel_has(const struct kernel *kernel, uint8_t residence_ind
     return __atomic_load_n(&kernel->applied[residence_index], __ATOMIC_ACQUIRE) == edition;
 }
 
-/** Copy an argument into an unset one; 0 or -ENOMEM. Its weak reference stays weak. */
+/** Copy an argument into an unset one; 0 or -ENOMEM. A weak reference stays weak. */
 MUST_CHECK int kernel_arg_copy(const struct kernel_arg *arg, struct kernel_arg *ret_arg);
 void kernel_arg_finish(struct kernel_arg *arg);
 

@@ -72,6 +72,38 @@ Test(kernels, image_arguments_fit_the_access_that_is_declared)
     RELEASE(reads, writes, kernel);
 }
 
+/* The specification leaves that open, and programs in C++ do it: drivers copy samplers. */
+Test(kernels, samplers_may_be_released_once_they_are_arguments)
+{
+    static const char reads[] =
+        "kernel void reads(read_only image2d_t r, sampler_t s, global float *a)\n"
+        "{ a[0] = read_imagef(r, s, (float2)(9.5f, 0.5f)).x; }\n";
+    const float white[4] = {1, 1, 1, 1}, none = 0;
+    const size_t origin[3] = {0}, region[3] = {4, 4, 1}, one = 1;
+    float found = 0;
+    cl_program reader = BUILT(s.context, reads, "");
+    cl_kernel kernel = MADE(clCreateKernel, reader, "reads");
+    cl_mem image = make_image(CL_MEM_READ_WRITE);
+    OK(clEnqueueFillImage(s.queue, image, white, origin, region, 0, NULL, NULL));
+    for (int waits = 0; waits < 2; waits++) {
+        cl_event event = MADE(clCreateUserEvent, s.context);
+        cl_sampler sampler =
+            MADE(clCreateSampler, s.context, CL_FALSE, CL_ADDRESS_CLAMP_TO_EDGE, CL_FILTER_NEAREST);
+        ARGS(kernel, image, sampler, s.buffer);
+        OK(clReleaseSampler(sampler));
+        OK(clEnqueueFillBuffer(s.queue, s.buffer, &none, sizeof(none), 0, sizeof(none), 0, NULL,
+                               NULL));
+        OK(clEnqueueNDRangeKernel(s.queue, kernel, 1, NULL, &one, NULL, (cl_uint)waits,
+                                  waits ? &event : NULL, NULL));
+        OK(clSetUserEventStatus(event, CL_COMPLETE));
+        OK(clEnqueueReadBuffer(s.queue, s.buffer, CL_TRUE, 0, sizeof(found), &found, 0, NULL,
+                               NULL));
+        cr_expect_eq(found, 1);
+        RELEASE(event);
+    }
+    RELEASE(image, kernel, reader);
+}
+
 Test(kernels, values_have_the_size_of_their_type)
 {
     static const size_t sizes[] = {1, 4, 8, 32, 8, 64};
