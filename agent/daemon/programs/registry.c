@@ -158,6 +158,7 @@ static void registry_set_name(struct program *program, const char *name, const c
     snprintf(program->name, sizeof(program->name), "%s", name && *name ? name : fallback);
 }
 
+/* False: the record is of no use any more. One that could not be read may be the next time. */
 static bool registry_load_one(struct agent *agent, const char *path)
 {
     char *bytes = NULL, id[sizeof(((struct program *)0)->id)], name[64];
@@ -166,8 +167,9 @@ static bool registry_load_one(struct agent *agent, const char *path)
     struct frame_reader reader;
     bool alive = false;
 
-    if (paths_read(path, PROGRAM_FILE_MAX, &bytes, &size))
-        return false;
+    int error = paths_read(path, PROGRAM_FILE_MAX, &bytes, &size);
+    if (error)
+        return error != -EFBIG;
     frame_reader_init(&reader);
     int got = frame_reader_feed(&reader, bytes, size);
     got = got ? got : frame_reader_next(&reader, &message);
@@ -182,6 +184,7 @@ static bool registry_load_one(struct agent *agent, const char *path)
         pid > 0 && pid < INT32_MAX && process_alive((pid_t)pid, start)) {
         struct program *program = registry_program_create(agent, (pid_t)pid, start,
                                                           (uid_t)field_u64(map, "uid", UINT32_MAX));
+        alive = true;
         if (program) {
             snprintf(program->id, sizeof(program->id), "%s", id);
             registry_set_name(program, name, id);
@@ -190,7 +193,6 @@ static bool registry_load_one(struct agent *agent, const char *path)
             program_configure(agent, program);
             program->lost_ms = uv_now(&agent->loop);
             registry_reserve_id(agent, id);
-            alive = true;
         }
     }
     message_finish(&message);

@@ -32,6 +32,7 @@ static pthread_cond_t answered = PTHREAD_COND_INITIALIZER;
 static uint64_t used; /* Bytes, counted against the certificate's limit. */
 static uint64_t used_of[DEVICES_MAX], promised_to[DEVICES_MAX];
 static bool asking;
+static uint32_t asked_for; /* The device, by the server's number, that is asked for. */
 static uint64_t promise;
 
 static uint64_t session_budget_lump_of(const struct server *server, size_t device)
@@ -50,6 +51,7 @@ static bool session_budget_ask(struct server *server, size_t device, uint64_t le
                                       .least = least};
     uint64_t deadline = clock_now_ns() + PATIENCE_NS;
     asking = true;
+    asked_for = server->numbers[device];
     promise = 0;
     channel_tell(server->channel, &message);
     for (int late = 0; asking && !late;)
@@ -62,14 +64,15 @@ static bool session_budget_ask(struct server *server, size_t device, uint64_t le
 void server_promised(struct server *server, const struct channel_message *message)
 {
     pthread_mutex_lock(&lock);
-    if (asking)
+    if (asking && message->device == asked_for) {
         promise = message->bytes;
-    else /* The request has timed out. */
+        asking = false;
+        pthread_cond_signal(&answered);
+    } else { /* The request has timed out. */
         channel_tell(server->channel, &(struct channel_message){.kind = CHANNEL_RETURN,
                                                                 .device = message->device,
                                                                 .bytes = message->bytes});
-    asking = false;
-    pthread_cond_signal(&answered);
+    }
     pthread_mutex_unlock(&lock);
 }
 

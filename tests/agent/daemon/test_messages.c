@@ -1,5 +1,8 @@
 #include "tests/support/cases.h"
+#include <limits.h>
+#include <stdio.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "agent/daemon/messages/messages.h"
@@ -289,6 +292,37 @@ Test(messages, a_program_answers_only_over_the_connection_that_it_was_asked_on)
     cr_expect_null(agent->operations);
     cr_expect_eq(count_heard(client, MSG_ERROR, ERR_GONE), 1);
     end_unheard(program, client, id);
+}
+
+/* ---- records of programs ---- */
+
+static const char *record_path(const char *name)
+{
+    static char path[PATH_MAX + 16];
+
+    snprintf(path, sizeof(path), "%s/%s", agent->programs_folder, name);
+    return path;
+}
+
+static bool has_record(const char *name)
+{
+    struct stat stat;
+
+    return lstat(record_path(name), &stat) == 0;
+}
+
+Test(messages, a_record_that_cannot_be_read_now_is_kept)
+{
+    FILE *rubbish = fopen(record_path("a2"), "w");
+
+    cr_assert(rubbish);
+    cr_expect_geq(fputs("no record", rubbish), 0);
+    cr_expect_eq(fclose(rubbish), 0);
+    cr_expect_eq(symlink("a1", record_path("a1")), 0); /* opening it gives ELOOP */
+    programs_load(agent);
+    cr_expect(has_record("a1"), "it may be readable the next time");
+    cr_expect_not(has_record("a2"), "it will never be one");
+    cr_expect_null(agent->programs);
 }
 
 /* ---- who asks without end ---- */
