@@ -10,6 +10,7 @@
 
 #include "agent/config/config_priv.h"
 #include "agent/config/paths.h"
+#include "state/base/bytes/text.h"
 #include "state/base/cleanup.h"
 
 /* ---- errors ---- */
@@ -36,6 +37,7 @@ void config_error_format(const struct config_error *error, char *ret_text, size_
         snprintf(ret_text, size, "%s: %s", error->file, error->reason);
     else
         snprintf(ret_text, size, "%s:%u: %s", error->file, error->line, error->reason);
+    text_make_safe(ret_text, size, ret_text, strlen(ret_text));
 }
 
 /* ---- where it is ---- */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "state/base/bytes/size.h"
+#include "state/base/bytes/text.h"
 
 #define FOUND 256 /* getopt_long()'s result for a row; not a character. */
 
@@ -154,14 +155,16 @@ void option_rows_init(const struct option_row *rows, void *options)
 int option_row_take(const struct option_row *row, void *options, const char *text,
                     char ret_reason[OPTION_REASON_MAX])
 {
+    bool is_text = row->kind == OPTION_TEXT || row->kind == OPTION_TEXTS;
     uint64_t number = 0;
-    int error;
+    int error = is_text ? option_rows_take_text(row, options, text, ret_reason)
+                : row->kind == OPTION_SIZE
+                    ? option_rows_take_size(row, text, &number, ret_reason)
+                    : option_rows_take_number(row, text, &number, ret_reason);
 
-    if (row->kind == OPTION_TEXT || row->kind == OPTION_TEXTS)
-        return option_rows_take_text(row, options, text, ret_reason);
-    error = row->kind == OPTION_SIZE ? option_rows_take_size(row, text, &number, ret_reason)
-                                     : option_rows_take_number(row, text, &number, ret_reason);
-    if (!error)
+    if (error) /* it has what the user typed */
+        text_make_safe(ret_reason, OPTION_REASON_MAX, ret_reason, strlen(ret_reason));
+    else if (!is_text)
         option_rows_put_number(row, options, number);
     return error;
 }
@@ -203,6 +206,7 @@ static int option_rows_refuse(struct option_rows *parsed, int result, int number
                  result == ':' ? "lacks its value"
                  : number      ? "takes no value"
                                : "is unknown");
+    text_make_safe(parsed->reason, sizeof(parsed->reason), parsed->reason, strlen(parsed->reason));
     return -EINVAL;
 }
 

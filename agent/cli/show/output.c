@@ -131,10 +131,13 @@ void output_note(const struct output *output, const char *format, ...)
     vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
     text_make_safe(text, sizeof(text), text, strlen(text));
-    if (output->notes)
+    if (output->notes) {
         words_add(output->notes, "%s%s", output->notes->used ? "; " : "", text);
-    else
-        fprintf(stderr, "reseat %s: %s\n", output->command, text);
+        return;
+    }
+    char command[64]; /* may be whatever the user typed in place of one */
+    text_make_safe(command, sizeof(command), output->command, strlen(output->command));
+    fprintf(stderr, "reseat %s: %s\n", command, text);
 }
 
 void output_note_paths(const struct output *output, const struct paths *paths)

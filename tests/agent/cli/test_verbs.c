@@ -238,6 +238,7 @@ Test(verbs, what_is_wrong_is_named_and_what_was_meant)
     } cases[] = {
         {{"mvoe"}, "there is no command \"mvoe\"; did you mean move?"},
         {{"nonsense"}, "there is no command \"nonsense\"; see reseat --help"},
+        {{"no\033[31m"}, "reseat no?[31m: there is no command \"no?[31m\""},
         {{"config"}, "say print|validate|path|reload"},
         {{"config", "prnt"}, "there is no \"prnt\"; say print|validate|path|reload"},
         {{"agent", "sotp"}, "there is no \"sotp\"; say start|stop|status"},

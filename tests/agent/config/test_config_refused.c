@@ -33,6 +33,15 @@ static void expect_refused_bytes(const char *text, size_t size, unsigned line, c
     cr_expect_eq(strncmp(report, start, strlen(start)), 0, "%s", report);
 }
 
+Test(config_refused, files_whose_names_could_write_to_a_terminal_are_named_without)
+{
+    const struct config_error error = {.file = "a\033[31m.conf", .line = 3, .reason = "wrong"};
+    char report[64];
+
+    config_error_format(&error, report, sizeof(report));
+    cr_expect_str_eq(report, "a?[31m.conf:3: wrong");
+}
+
 static void expect_refused(const struct refused *refused, size_t count)
 {
     for (size_t i = 0; i < count; i++) {

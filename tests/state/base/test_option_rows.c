@@ -90,6 +90,8 @@ Test(option_rows, wrong_ones_are_refused_with_the_reason)
         {"--size 0", "--size must be above 0"},
         {"--size 5", "--size: \"5\" is not a size"},
         {"--any-size 5GB", "is not a size"},
+        {"--no\033[31m", "option --no?[31m is unknown"},
+        {"--word \033[31m", "not \"?[31m\""},
     };
     struct values values;
     char reason[OPTION_REASON_MAX];
