@@ -55,6 +55,37 @@ static void control_job_read_grants(const msgpack_object *map, struct control_re
     control_job_read_numbers(map, "wanted", UINT64_MAX, request->wanted);
 }
 
+/* Leave out what is not of the request's verb. */
+static void control_job_keep_its_own(struct control_request *request)
+{
+    bool checkpoints = request->verb == REQUEST_CHECKPOINT;
+    request->move.prewarm = request->verb == REQUEST_PREWARM;
+    request->parks = request->parks && checkpoints;
+    request->drop = request->drop && request->move.prewarm;
+    if (request->verb != REQUEST_SUSPEND && !checkpoints)
+        request->folder[0] = '\0';
+}
+
+static const char *control_job_read_protection(struct control_request *request)
+{
+    /* Numbered by the control thread, so that the later one of two orders is in effect. */
+    request->order = control_protect_order();
+    return request->protection.word == PROTECTION_UNSAID
+               ? "the request does not say how to protect the program"
+               : NULL;
+}
+
+static const char *control_job_check_image(const struct control_request *request)
+{
+    if (request->folder[0] && request->folder[0] != '/')
+        return "the folder for the image is not named from the root folder on";
+    if (request->lease_ms != 0 &&
+        (request->lease_ms < LEASE_LEAST_MS || request->lease_ms > LEASE_MOST_MS))
+        return "the lease is too short or too long";
+    bool named = request->folder[0] || request->ends || request->parks;
+    return request->verb == REQUEST_CHECKPOINT && !named ? "the request names no folder" : NULL;
+}
+
 const char *control_request_read(const msgpack_object *map, struct control_request *ret_request)
 {
     struct control_request *request = ret_request;
@@ -65,33 +96,19 @@ const char *control_request_read(const msgpack_object *map, struct control_reque
         request->vdev >= (count == 0 ? PROTOCOL_VDEVS_MAX : count))
         return "the program has no such virtual device";
     request->verb = request_verb(map);
-    request->move.prewarm = request->verb == REQUEST_PREWARM;
-    request->parks = request->parks && request->verb == REQUEST_CHECKPOINT;
-    request->drop = request->drop && request->move.prewarm;
-    if (request->verb != REQUEST_SUSPEND && request->verb != REQUEST_CHECKPOINT)
-        request->folder[0] = '\0';
+    control_job_keep_its_own(request);
     if (request->move.deadline_ns)
         request->move.deadline_ns = clock_of_host(request->move.deadline_ns);
     control_job_read_grants(map, request);
-    if (request->verb == REQUEST_PROTECT) {
-        /* Numbered by the control thread, so that the later one of two orders is in effect. */
-        request->order = control_protect_order();
-        return request->protection.word == PROTECTION_UNSAID
-                   ? "the request does not say how to protect the program"
-                   : NULL;
-    }
-    if (request->folder[0] && request->folder[0] != '/')
-        return "the folder for the image is not named from the root folder on";
-    if (request->lease_ms != 0 &&
-        (request->lease_ms < LEASE_LEAST_MS || request->lease_ms > LEASE_MOST_MS))
-        return "the lease is too short or too long";
-    if (request->verb == REQUEST_CHECKPOINT)
-        return request->folder[0] || request->ends || request->parks
-                   ? NULL
-                   : "the request names no folder";
+    if (request->verb == REQUEST_PROTECT)
+        return control_job_read_protection(request);
+    const char *wrong = control_job_check_image(request);
+    if (wrong)
+        return wrong;
     const msgpack_object *device = field_get(map, "device");
-    bool all = request->drop && (!device || field_is(map, "device", ""));
-    return request->verb == REQUEST_SUSPEND || all ? NULL : control_job_read_targets(map, request);
+    bool drops_all = request->drop && (!device || field_is(map, "device", ""));
+    bool goes = request->verb != REQUEST_CHECKPOINT && request->verb != REQUEST_SUSPEND;
+    return goes && !drops_all ? control_job_read_targets(map, request) : NULL;
 }
 
 static bool control_job_is_there(const struct control_request *request, uint32_t vdev)

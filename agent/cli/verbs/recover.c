@@ -51,6 +51,27 @@ static int recover_print(const struct losses *losses)
                        "not all can be recovered");
 }
 
+/* Keep the programs of the host that was asked for, and see what became of each. */
+static int recover_choose(struct losses *losses)
+{
+    const char *from = losses->wanted->from;
+    size_t kept = 0;
+
+    for (size_t i = 0; i < losses->count; i++) {
+        struct lost *lost = &losses->lost[i];
+        lost_look_at(losses, lost);
+        if (!from || strcmp(lost->summary.about->host, from) == 0 ||
+            strcmp(lost->seen.lease.holder.host, from) == 0)
+            losses->lost[kept++] = *lost;
+        else
+            image_summary_finish(&lost->summary);
+    }
+    losses->count = kept;
+    return kept ? 0
+                : output_fail(losses->output, ERR_NO_APP, "%s: there is no image of a program%s%s",
+                              losses->path, from ? " on " : "", from ? from : "");
+}
+
 static int recover_run(struct call *call)
 {
     struct losses losses = {
@@ -72,22 +93,8 @@ static int recover_run(struct call *call)
         return status;
     status = losses_collect(&losses, &images);
     images_close(&images);
-    size_t kept = 0;
-    for (size_t i = 0; i < losses.count; i++) {
-        struct lost *lost = &losses.lost[i];
-        if (!status)
-            lost_look_at(&losses, lost);
-        if (!wanted->from || strcmp(lost->summary.about->host, wanted->from) == 0 ||
-            strcmp(lost->seen.lease.holder.host, wanted->from) == 0)
-            losses.lost[kept++] = *lost;
-        else
-            image_summary_finish(&lost->summary);
-    }
-    losses.count = kept;
-    if (!status && !losses.count)
-        status =
-            output_fail(&call->output, ERR_NO_APP, "%s: there is no image of a program%s%s",
-                        losses.path, wanted->from ? " on " : "", wanted->from ? wanted->from : "");
+    if (!status)
+        status = recover_choose(&losses);
     if (!status) {
         recover_await_silence(&losses);
         for (size_t i = 0; i < losses.count && !wanted->dry_run; i++)

@@ -164,6 +164,40 @@ static enum MHD_Result endpoint_browse(struct endpoint *endpoint, struct scraper
     return endpoint_queue(connection, status, response);
 }
 
+/* The headers of a request were read. Of requests that are not the page's questions (@asks), what
+ * follows them is not read. */
+static enum MHD_Result endpoint_begin(struct endpoint *endpoint, const struct scraper *scraper,
+                                      struct MHD_Connection *connection, bool asks, void **request)
+{
+    struct browser_request *asked = NULL;
+    unsigned status = 0;
+
+    if (asks && !endpoint_is_for_us(scraper, connection))
+        status = MHD_HTTP_FORBIDDEN;
+    else if (asks)
+        status = browser_begin(&endpoint->browser, connection, &asked);
+    *request = asked ? (void *)asked : endpoint;
+    return status ? endpoint_queue(connection, status, browser_json("{}\n")) : MHD_YES;
+}
+
+static enum MHD_Result endpoint_give(struct endpoint *endpoint, const struct scraper *scraper,
+                                     struct MHD_Connection *connection, const char *url, bool gets)
+{
+    if (!endpoint_is_for_us(scraper, connection))
+        return endpoint_refuse(connection, MHD_HTTP_FORBIDDEN);
+    if (!gets)
+        return endpoint_refuse(connection, MHD_HTTP_METHOD_NOT_ALLOWED);
+    if (strcmp(url, "/metrics") == 0) {
+        const char *accepts = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Accept");
+        struct MHD_Response *response =
+            endpoint_page(endpoint, &scraper->who, exposition_is_open(accepts));
+        return response ? MHD_queue_response(connection, MHD_HTTP_OK, response) : MHD_NO;
+    }
+    if (!scraper->local && strcmp(url, "/") == 0)
+        return endpoint_queue(connection, MHD_HTTP_OK, browser_page());
+    return endpoint_refuse(connection, MHD_HTTP_NOT_FOUND);
+}
+
 static enum MHD_Result endpoint_answer(void *data, struct MHD_Connection *connection,
                                        const char *url, const char *method, const char *version,
                                        const char *upload, size_t *upload_size, void **request)
@@ -178,15 +212,8 @@ static enum MHD_Result endpoint_answer(void *data, struct MHD_Connection *connec
     if (!scraper)
         return MHD_NO;
     bool asks = !scraper->local && strcmp(method, "POST") == 0 && strcmp(url, "/agent") == 0;
-    if (!*request) { /* The headers were read. Of other requests, what follows them is not. */
-        struct browser_request *asked = NULL;
-        unsigned status = !asks ? 0
-                          : !endpoint_is_for_us(scraper, connection)
-                              ? MHD_HTTP_FORBIDDEN
-                              : browser_begin(&endpoint->browser, connection, &asked);
-        *request = asked ? (void *)asked : endpoint;
-        return status ? endpoint_queue(connection, status, browser_json("{}\n")) : MHD_YES;
-    }
+    if (!*request)
+        return endpoint_begin(endpoint, scraper, connection, asks, request);
     if (asks && *upload_size) {
         bool taken = browser_take(*request, upload, *upload_size);
         *upload_size = 0;
@@ -194,19 +221,8 @@ static enum MHD_Result endpoint_answer(void *data, struct MHD_Connection *connec
     }
     if (*upload_size)
         return MHD_NO; /* A body is not read: the library closes the connection. */
-    if (asks)
-        return endpoint_browse(endpoint, scraper, connection, *request);
-    if (!endpoint_is_for_us(scraper, connection))
-        return endpoint_refuse(connection, MHD_HTTP_FORBIDDEN);
-    if (gets && strcmp(url, "/metrics") == 0) {
-        const char *accepts = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Accept");
-        struct MHD_Response *response =
-            endpoint_page(endpoint, &scraper->who, exposition_is_open(accepts));
-        return response ? MHD_queue_response(connection, MHD_HTTP_OK, response) : MHD_NO;
-    }
-    if (gets && !scraper->local && strcmp(url, "/") == 0)
-        return endpoint_queue(connection, MHD_HTTP_OK, browser_page());
-    return endpoint_refuse(connection, gets ? MHD_HTTP_NOT_FOUND : MHD_HTTP_METHOD_NOT_ALLOWED);
+    return asks ? endpoint_browse(endpoint, scraper, connection, *request)
+                : endpoint_give(endpoint, scraper, connection, url, gets);
 }
 
 static void endpoint_completed(void *data, struct MHD_Connection *connection, void **request,

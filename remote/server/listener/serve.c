@@ -429,56 +429,84 @@ static bool serve_is_over(const struct serve *serve)
            clock_now_ns() >= serve->needed_ns + serve->options.linger_s * NS_PER_S;
 }
 
+/* What is waited for, in the order of `polls`: connections at each address, signals, logs,
+ * operators and clients. */
+struct serve_round {
+    struct pollfd *logs, *operators, *clients;
+    size_t operator_count, client_count;
+    uint64_t next_ns, over_ns; /* when something is due; when serve_is_over() is to be asked */
+};
+
+static uint64_t serve_earlier(uint64_t one, uint64_t other)
+{
+    return one < other ? one : other;
+}
+
+/* Do what is due, and note what is waited for. */
+static void serve_begin_round(struct serve *serve, struct serve_round *round)
+{
+    uint64_t now_ns = clock_now_ns();
+    uint64_t clients_ns = clients_tick(&serve->clients, now_ns, time(NULL));
+    round->next_ns = serve_earlier(clients_ns, session_logs_tick(&serve->logs, now_ns));
+    round->over_ns = serve_look_ns(serve, now_ns);
+    if (now_ns >= serve->metrics_ns)
+        serve_metrics(serve);
+    round->next_ns = serve_earlier(round->next_ns, serve->metrics_ns);
+    /* A connection for which there is no room is not accepted; it waits in the kernel's backlog. */
+    bool accepts = now_ns >= serve->full_ns;
+    bool local = accepts && clients_have_room_for_local(&serve->clients);
+    if (!accepts)
+        round->next_ns = serve_earlier(round->next_ns, serve->full_ns);
+    for (size_t i = 0; i < serve->count; i++)
+        serve->polls[i].events = (serve->kinds[i]->anyone ? accepts : local) ? POLLIN : 0;
+    round->logs = &serve->polls[serve->count + 1];
+    *round->logs = (struct pollfd){.fd = serve->logs.poll, .events = POLLIN};
+    round->operators = round->logs + 1;
+    round->operator_count = operators_poll(&serve->operators, round->operators);
+    round->clients = round->operators + round->operator_count;
+    round->client_count = clients_poll(&serve->clients, clock_now_ns(), round->clients);
+}
+
+/* True when a signal ends the server. */
+static bool serve_take_signal(struct serve *serve)
+{
+    struct signalfd_siginfo info;
+    if (read(serve->polls[serve->count].fd, &info, sizeof(info)) != sizeof(info))
+        return false;
+    if (info.ssi_signo != SIGCHLD)
+        return true;
+    serve_reap(serve);
+    return false;
+}
+
+/* Answer all that became ready. True when a signal ends the server. */
+static bool serve_answer(struct serve *serve, const struct serve_round *round)
+{
+    if (round->logs->revents)
+        session_logs_read(&serve->logs, clock_now_ns());
+    /* Valid only before anything below adds or removes an entry: the indexes are those of the poll.
+     */
+    clients_answer(&serve->clients, round->clients, round->client_count, clock_now_ns());
+    operators_answer(&serve->operators, round->operators, round->operator_count, clock_now_ns());
+    for (size_t i = 0; i < serve->count; i++)
+        if (serve->polls[i].revents & serve->polls[i].events)
+            serve_take_connection(serve, i);
+    return serve->polls[serve->count].revents && serve_take_signal(serve);
+}
+
 /* Serve until a signal ends it, or serve_is_over(). */
 static void serve_clients(struct serve *serve)
 {
-    struct pollfd *logs = &serve->polls[serve->count + 1], *operators = logs + 1;
     for (;;) {
-        uint64_t now_ns = clock_now_ns();
-        uint64_t next_ns = clients_tick(&serve->clients, now_ns, time(NULL));
-        uint64_t logs_ns = session_logs_tick(&serve->logs, now_ns);
-        next_ns = logs_ns < next_ns ? logs_ns : next_ns;
-        uint64_t over_ns = serve_look_ns(serve, now_ns);
-        if (now_ns >= serve->metrics_ns)
-            serve_metrics(serve);
-        next_ns = serve->metrics_ns < next_ns ? serve->metrics_ns : next_ns;
-        size_t operator_count = operators_poll(&serve->operators, operators);
-        struct pollfd *asking = operators + operator_count;
-        size_t count = clients_poll(&serve->clients, clock_now_ns(), asking);
-        /* A connection for which there is no room is not accepted; it waits in the kernel's
-         * backlog. */
-        bool accepts = now_ns >= serve->full_ns;
-        bool local = accepts && clients_have_room_for_local(&serve->clients);
-        next_ns = !accepts && serve->full_ns < next_ns ? serve->full_ns : next_ns;
-        for (size_t i = 0; i < serve->count; i++)
-            serve->polls[i].events = (serve->kinds[i]->anyone ? accepts : local) ? POLLIN : 0;
-        *logs = (struct pollfd){.fd = serve->logs.poll, .events = POLLIN};
-        int ready = serve_wait_for_any(serve, serve->count + 2 + operator_count + count,
-                                       next_ns < over_ns ? next_ns : over_ns);
-        if (ready < 0) {
-            if (errno != EINTR)
-                return;
+        struct serve_round round;
+        serve_begin_round(serve, &round);
+        size_t count = serve->count + 2 + round.operator_count + round.client_count;
+        int ready = serve_wait_for_any(serve, count, serve_earlier(round.next_ns, round.over_ns));
+        if (ready < 0 && errno == EINTR)
             continue;
-        }
-        if (ready == 0 && over_ns != UINT64_MAX && serve_is_over(serve))
+        bool over = ready == 0 && round.over_ns != UINT64_MAX && serve_is_over(serve);
+        if (ready < 0 || over || serve_answer(serve, &round))
             return;
-        if (logs->revents)
-            session_logs_read(&serve->logs, clock_now_ns());
-        /* Valid only before anything below adds or removes an entry: the indexes are those of the
-         * poll. */
-        clients_answer(&serve->clients, asking, count, clock_now_ns());
-        operators_answer(&serve->operators, operators, operator_count, clock_now_ns());
-        for (size_t i = 0; i < serve->count; i++)
-            if (serve->polls[i].revents & serve->polls[i].events)
-                serve_take_connection(serve, i);
-        if (serve->polls[serve->count].revents) {
-            struct signalfd_siginfo info;
-            if (read(serve->polls[serve->count].fd, &info, sizeof(info)) != sizeof(info))
-                continue;
-            if (info.ssi_signo != SIGCHLD)
-                return;
-            serve_reap(serve);
-        }
     }
 }
 
