@@ -219,11 +219,11 @@ static void doctor_sum_up(struct inspection *inspection, const char *program, en
         inspection_say(inspection, "", "%s cannot be moved by reseat as it is", program);
     } else if (inspection->linked) {
         *ret_road = ROAD_PRELOAD;
-        inspection_say(inspection, "", "%s takes road preload%s", program,
+        inspection_say(inspection, "", "%s can be moved: it takes road preload%s", program,
                        inspection->opens ? ", and ICD for what it opens at run time" : "");
     } else if (inspection->opens) {
         *ret_road = ROAD_ICD;
-        inspection_say(inspection, "", "%s takes road ICD", program);
+        inspection_say(inspection, "", "%s can be moved: it takes road ICD", program);
     } else {
         *ret_road = ROAD_UNKNOWN;
         inspection_say(inspection, "",

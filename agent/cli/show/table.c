@@ -114,7 +114,11 @@ static void table_hide(struct table *table, size_t column)
     scols_column_set_flags(scols_table_get_column(table->lines, column), SCOLS_FL_HIDDEN);
 }
 
-/** Hide columns without text, and optional ones that do not fit. @room: columns; 0: any number. */
+/**
+ * Hide columns without text, and optional ones that do not fit.
+ *
+ * @room  Columns of the terminal; 0: any number.
+ */
 static void table_fit(struct table *table, size_t room)
 {
     size_t width = 0;
@@ -132,13 +136,76 @@ static void table_fit(struct table *table, size_t room)
     }
 }
 
+/** Break a text between words, and words that are longer, into lines of at most @room columns. */
+static void table_break(struct libscols_cell *cell, int room)
+{
+    const char *text = scols_cell_get_data(cell);
+    char *lines = text ? malloc(2 * strlen(text) + 1) : NULL, *to = lines;
+    size_t fits, length;
+
+    if (!lines)
+        return;
+    while (text[fits = say_fit(text, room)]) {
+        for (length = fits; length && text[length] != ' ';)
+            length--;
+        length = length ? length : fits ? fits : strlen(text);
+        to = mempcpy(to, text, length);
+        text += length + (text[length] == ' ');
+        *to++ = '\n';
+    }
+    memcpy(to, text, strlen(text) + 1);
+    scols_cell_refer_data(cell, lines);
+}
+
+/** Wrap texts so that the table fits in @room columns: what others leave is shared evenly. */
+static void table_wrap(struct table *table, size_t room)
+{
+    size_t free_columns = room + 1, sharing = 0, share = 0;
+    uint32_t wrapped = 0;
+
+    for (size_t i = 0; i < table->count; i++) {
+        struct libscols_column *column = scols_table_get_column(table->lines, i);
+        size_t width = scols_column_is_hidden(column) ? 0 : table_width(table, i) + 1;
+        if (width && scols_column_is_wrap(column))
+            wrapped |= 1u << i, sharing++;
+        else
+            free_columns -= width < free_columns ? width : free_columns;
+    }
+    for (size_t i = 0; sharing && i < table->count;) {
+        size_t width = table_width(table, i) + 1;
+        share = free_columns / sharing;
+        if (!(wrapped & 1u << i) || width > share) {
+            i++;
+            continue;
+        }
+        /* It needs less than its share, so that the others get more: look at them again. */
+        wrapped &= ~(1u << i);
+        free_columns -= width;
+        sharing--;
+        i = 0;
+    }
+    for (size_t i = 0; i < table->count; i++) {
+        size_t title = strlen(table->columns[i].title), width = share > title ? share - 1 : title;
+        if (!(wrapped & 1u << i))
+            continue;
+        struct libscols_column *column = scols_table_get_column(table->lines, i);
+        for (size_t j = 0; j < scols_table_get_nlines(table->lines); j++)
+            table_break(scols_line_get_cell(scols_table_get_line(table->lines, j), i), (int)width);
+        scols_column_set_wrapfunc(column, scols_wrapnl_chunksize, scols_wrapnl_nextchunk, NULL);
+        scols_column_set_safechars(column, "\n");
+    }
+}
+
 int table_print(struct table *table)
 {
-    bool failed = !table || !table->lines;
+    bool failed = !table || !table->lines, terminal = isatty(STDOUT_FILENO);
     struct winsize size = {0};
 
-    if (!failed && !table->whole && isatty(STDOUT_FILENO))
-        table_fit(table, ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) ? 0 : size.ws_col);
+    terminal = terminal && !failed && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
+    if (terminal && !table->whole)
+        table_fit(table, size.ws_col);
+    if (terminal && size.ws_col)
+        table_wrap(table, size.ws_col);
     failed = failed || scols_print_table(table->lines);
     scols_unref_table(table ? table->lines : NULL);
     free(table);

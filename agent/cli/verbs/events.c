@@ -10,6 +10,7 @@ struct events {
     const struct output *output;
     uint64_t since_ms;
     bool follow;
+    bool any;     /**< One came. */
     json_t *list; /**< The events for --json; NULL: each is printed when it comes. */
 };
 
@@ -44,6 +45,7 @@ static bool events_show(void *context, json_t *answer)
     json_array_foreach(json_object_get(answer, "events"), i, one)
     {
         json_auto_t *event = json_object();
+        events->any = true;
         output_add_members(event, one, EVENT_MEMBERS);
         if (events->list)
             json_array_append(events->list, event);
@@ -80,6 +82,9 @@ static int events_run(struct call *call)
     json_decref(events->list);
     if (status)
         return status;
+    if (!events->any)
+        output_note(&call->output, "nothing has happened%s",
+                    events->since_ms == OPTION_UNSAID ? " yet" : " in that time");
     return call->output.json ? output_result(&call->output, answer, NULL, NULL) : output_done();
 }
 

@@ -126,10 +126,12 @@ static void explain_print_devices(const json_t *answer)
         {
             explain_print_line(json_string_value(line));
         }
-        explain_say(item, "[{?device}{device} is busy {busy_permil} of the time, as ][{?device}"
-                          "{?busy_metered}its meter shows][{?device}{!busy_metered}its programs "
-                          "know][{?power_read}; it draws {power_mw}][; {temperature_c} C]"
-                          "[; {clock_mhz} MHz]");
+        /* A suspended program has no device, only the name of its last one. */
+        if (json_object_get(item, "busy_permil"))
+            explain_say(item, "{device} is busy {busy_permil} of the time, as [{?busy_metered}"
+                              "its meter shows][{!busy_metered}its programs know]"
+                              "[{?power_read}; it draws {power_mw}][; {temperature_c} C]"
+                              "[; {clock_mhz} MHz]");
     }
     explain_print_use(answer);
     json_array_foreach(json_object_get(answer, "refused_by"), i, item)

@@ -70,6 +70,7 @@ static int report_print(const struct output *output, const json_t *answer)
 {
     static const struct table_column columns[] = {
         {"NAME", "{name}"},
+        {"ID", "{id}", TABLE_OPTIONAL},
         {"KIND", .say = report_say_kind},
         {"CAPACITY", .say = report_say_capacity, .flags = TABLE_RIGHT | TABLE_OPTIONAL},
         {"GRANTED", "[{granted_bytes}]", TABLE_RIGHT},

@@ -32,10 +32,10 @@ Test(devices, devices_say_who_uses_them)
     cr_assert_eq(users, 1);
 }
 
-/** What the list of devices looks like on a terminal of so many columns. */
-static const char *list_on_terminal(unsigned short columns)
+/** What `reseat devices` prints on a terminal of so many columns, with an option or NULL. */
+static const char *list_on_terminal(unsigned short columns, const char *option)
 {
-    static char page[8192];
+    static char page[65536];
     const struct winsize size = {.ws_row = 24, .ws_col = columns};
     size_t used = 0;
     ssize_t count;
@@ -44,7 +44,7 @@ static const char *list_on_terminal(unsigned short columns)
 
     cr_assert(pid >= 0);
     if (pid == 0) {
-        execl(getenv("TEST_RESEAT"), "reseat", "devices", (char *)NULL);
+        execl(getenv("TEST_RESEAT"), "reseat", "devices", option, (char *)NULL);
         _exit(127);
     }
     /* At the end of the other side's life a terminal gives EIO. */
@@ -62,14 +62,31 @@ Test(devices, a_narrow_terminal_has_fewer_columns_and_no_longer_lines)
 {
     enum { NARROW = 52, WIDE = 300 };
     cr_assert_eq(RESEAT("devices")->status, 0);
-    cr_assert(strstr(list_on_terminal(WIDE), "HOST"));
-    const char *page = list_on_terminal(NARROW);
+    cr_assert(strstr(list_on_terminal(WIDE, NULL), "HOST"));
+    const char *page = list_on_terminal(NARROW, NULL);
     cr_assert(strstr(page, "NAME") && strstr(page, "STATE") && !strstr(page, "HOST"), "%s", page);
     for (const char *line = page; *line; line += strspn(line, "\r\n")) {
         size_t length = strcspn(line, "\r\n");
         cr_assert_leq(length, NARROW, "%s", page);
         line += length;
     }
+}
+
+Test(devices, on_a_terminal_texts_are_wrapped_between_words)
+{
+    cr_assert_eq(RESEAT("devices")->status, 0);
+    const char *page = list_on_terminal(100, "--presented");
+    bool wraps = false;
+    for (const char *line = page; *line; line += strspn(line, "\r\n")) {
+        size_t length = strcspn(line, "\r\n");
+        cr_assert_leq(length, 100, "%s", page);
+        /* The rest of a text is below its first words. */
+        wraps = wraps || (*line == ' ' && strstr(page, "ANSWER") < line);
+        line += length;
+    }
+    cr_expect(wraps, "%s", page);
+    cr_expect(strstr(page, "cannot be carried"), "%s", page);
+    cr_expect(strstr(page, "\"reseat virtual"), "%s", page);
 }
 
 /** The entry of that name in a list of "presented". */

@@ -96,6 +96,9 @@ Test(events, outlive_the_agent_and_are_cut_by_their_age)
     sleep(2);
     cr_assert_null(strstr(RESEAT("events", "--since", "1s")->out, "move"));
     cr_assert(strstr(RESEAT("events", "--since", "1h")->out, "move"));
+    struct result *none = RESEAT("events", "--since", "0");
+    cr_assert_eq(none->status, 0);
+    cr_assert(strstr(none->err, "nothing has happened in that time"), "%s", none->err);
     cr_assert_eq(RESEAT("events", "--since", "yesterday")->status, 2);
 }
 

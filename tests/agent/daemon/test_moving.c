@@ -17,6 +17,8 @@ Test(moving, moves_suspends_and_resumes)
     cr_assert(harness_state("app", "suspended", 2000));
     struct result *result = RESEAT("suspend", "app");
     cr_assert(strstr(result->out, "is already suspended\n"), "%s", result->out);
+    result = harness_says(RESEAT("explain", "app"), 0, "is suspended");
+    cr_assert_null(strstr(result->out, "its programs know"), "it has no device: %s", result->out);
     /* It was stopped all along: the time that the copies took is no pause of a running program. */
     result = harness_says(RESEAT("resume", "app"), 0, "resumed on cpu1 in");
     cr_assert(!strstr(result->out, "paused") && !strstr(result->out, "stopped"), "%s", result->out);

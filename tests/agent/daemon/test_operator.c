@@ -436,7 +436,7 @@ Test(operator, report_counts_what_was_wanted_and_names_programs_whole)
     puppet_say(a);
     cr_assert_eq(ps_says("a-name-of-some-length", "wanted_peak_bytes"), 1000 * MIB);
     struct result *result = PUPPETS_RESEAT("report");
-    cr_assert(strstr(result->out, "\na-name-of-some-length "), "%s", result->out);
+    cr_assert(strstr(result->out, "\na-name-of-some-length a"), "its id: %s", result->out);
     cr_assert(strstr(result->out, " 1000MiB ") && strstr(result->out, " 49% "), "%s", result->out);
     /* A terminal is drawn to with the letters that it has. */
     setenv("LC_ALL", "C.UTF-8", 1);

@@ -24,9 +24,9 @@ static const char *built(const char *name)
 
 Test(doctor, names_the_road)
 {
-    harness_says(RESEAT("doctor", built("doctor_opens")), 0, "takes road ICD");
-    struct result *result =
-        harness_says(RESEAT("doctor", built("doctor_linked")), 0, "takes road preload");
+    harness_says(RESEAT("doctor", built("doctor_opens")), 0, "can be moved: it takes road ICD");
+    struct result *result = harness_says(RESEAT("doctor", built("doctor_linked")), 0,
+                                         "can be moved: it takes road preload");
     cr_assert(strstr(result->out, "all 1 OpenCL functions"), "%s", result->out);
     harness_says(RESEAT("doctor", built("doctor_plain")), 0, "no sign of OpenCL");
     cr_assert_eq(RESEAT("doctor", "/nonexistent")->status, 3);
