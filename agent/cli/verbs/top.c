@@ -439,9 +439,10 @@ static void top_draw_title(const struct top *top)
     if (top->problem.used) {
         words_add(&words, "reseat top: %s", top->problem.text);
     } else {
-        words_add(&words, "reseat top: %zu devices, %zu programs",
-                  json_array_size(top->panes[DEVICES].list),
-                  json_array_size(top->panes[PROGRAMS].list));
+        size_t devices = json_array_size(top->panes[DEVICES].list);
+        size_t programs = json_array_size(top->panes[PROGRAMS].list);
+        words_add(&words, "reseat top: %zu device%s, %zu program%s", devices,
+                  devices == 1 ? "" : "s", programs, programs == 1 ? "" : "s");
         if (view->name)
             words_add(&words, ", only %s", view->name);
         if (pane->output.view.sort)
