@@ -166,10 +166,12 @@ static void table_wrap(struct table *table, size_t room)
     for (size_t i = 0; i < table->count; i++) {
         struct libscols_column *column = scols_table_get_column(table->lines, i);
         size_t width = scols_column_is_hidden(column) ? 0 : table_width(table, i) + 1;
-        if (width && scols_column_is_wrap(column))
-            wrapped |= 1u << i, sharing++;
-        else
+        if (width && scols_column_is_wrap(column)) {
+            wrapped |= 1u << i;
+            sharing++;
+        } else {
             free_columns -= width < free_columns ? width : free_columns;
+        }
     }
     for (size_t i = 0; sharing && i < table->count;) {
         size_t width = table_width(table, i) + 1;
