@@ -145,6 +145,7 @@ static bool implementation_translate(const struct implementation *one,
         ret_launch->local[i] = shape->local[i];
     }
     ret_launch->kernel = one->kernel;
+    ret_launch->is_trial = false;
     ret_launch->space = (struct launch_space){.dims = space->dims,
                                               .global = ret_launch->global,
                                               .local = ret_launch->local,
