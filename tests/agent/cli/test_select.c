@@ -9,6 +9,7 @@
 #include "agent/config/paths.h"
 #include "state/base/files/access.h"
 #include "tests/agent/harness.h"
+#include "tests/support/comes.h"
 
 /* Which programs a command is for, and what a table shows of them. */
 
@@ -173,6 +174,8 @@ Test(select, a_table_is_the_same_from_an_agent_that_answers_more_than_was_asked)
         "--device=gpu0", "--quiet"};
     char newer[sizeof(RESEAT("ps")->out)];
 
+    /* They have said what they hold, so that it does not change between two tables. */
+    cr_assert(COMES(lines(RESEAT("ps", "-omemory")->out, "64.0MiB") == 3, 20 * NS_PER_S));
     cr_assert_eq(RESEAT("suspend", "solver")->status, 0);
     cr_assert(harness_state("solver", "suspended", 2000));
     cr_assert_eq(RESEAT("move", "render-a", "cpu1")->status, 0);
