@@ -419,7 +419,7 @@ static inline int reseat_name(struct _cl_mem *memory, const char *name, int *ret
  * Say that one kernel does the same work as another: launches of @kernel then run whichever was
  * measured to be faster on the device that the program has by then, and with the neighbours that it
  * has there. Each is tried now and then, which takes 1 % of the time at most. Both must write the
- * same bytes.
+ * same bytes. Once @other ran, the program is moved only to devices that have its work-groups.
  *
  * @kernel  What the program launches.
  * @other   Of the same context, which has one device, with parameters of the same kinds in the same

@@ -754,6 +754,9 @@ static NOINLINE cl_int launch_run_fastest(struct queue *queue, struct kernel *ke
         cl_int error =
             launch_run_kernel(queue, chosen.kernel, CL_COMMAND_NDRANGE_KERNEL, &chosen.space,
                               chosen.is_trial, waits, wait_list, ret_event);
+        /* It may be given later, or again after a loss: then it has to fit there, too. */
+        if (error == CL_SUCCESS && chosen.kernel != kernel)
+            kernel_note_launch(chosen.kernel, &chosen.space);
         if (error == CL_SUCCESS || chosen.kernel == kernel)
             return error;
         chosen = (struct implementation_launch){.kernel = kernel, .space = *space};

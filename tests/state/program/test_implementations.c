@@ -190,11 +190,28 @@ Test(implementations, do_not_run_what_they_cannot, .timeout = 120)
         cr_assert_eq(launched_as(&s, 0, 264, &local), 'w');
     }
     expect_comes(&s, 't');
+    scene_close(&s);
+}
+
+/* One that was launched may still wait, or be done again after a loss: where it does not fit, the
+ * program is not moved to. Before, it may be anywhere. */
+Test(implementations, that_ran_are_counted_where_the_program_goes, .timeout = 120)
+{
+    static const size_t local = 8;
+    struct scene s;
+    struct move_report report;
+    scene_open(&s, "wide", "tall");
+    scene_tells_who(&s);
     engine_rig_moves(&s.rig, "small");
+    cr_assert_eq(offer(s.kernel, s.other, &sixteenth), RESEAT_OK);
+    RELEASE(s.other);
     for (unsigned i = 0; i < 4; i++)
         cr_assert_eq(launched_as(&s, 0, ITEMS, &local), 'w');
     engine_rig_moves(&s.rig, "one");
     expect_comes(&s, 't');
+    cr_expect_neq(engine_rig_move(&s.rig, "small", &report), MOVE_DONE);
+    cr_expect(strstr(report.reason, "work-group"), "%s", report.reason);
+    engine_rig_moves(&s.rig, "two");
     scene_close(&s);
 }
 
